@@ -4,25 +4,14 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
-	"strconv"
+
+	"github.com/hanbeon/hanbeon/internal/task"
 )
-
-// TaskID names a task: one partition of one sub-topology. Its text form,
-// `<sub-topology>_<partition>`, is Kafka Streams' (org.apache.kafka.streams.processor.TaskId).
-type TaskID struct {
-	SubTopology int32
-	Partition   int32
-}
-
-// String returns `<sub-topology>_<partition>`.
-func (id TaskID) String() string {
-	return strconv.Itoa(int(id.SubTopology)) + "_" + strconv.Itoa(int(id.Partition))
-}
 
 // compareTasks orders tasks by partition first, so that walking a list of
 // tasks meets all sub-topologies in turn.
-func compareTasks(a, b TaskID) int {
-	return cmp.Or(cmp.Compare(a.Partition, b.Partition), cmp.Compare(a.SubTopology, b.SubTopology))
+func compareTasks(a, b task.ID) int {
+	return cmp.Or(cmp.Compare(a.Partition, b.Partition), cmp.Compare(a.Subtopology, b.Subtopology))
 }
 
 // groupMember is what the leader of the group knows of one member.
@@ -32,24 +21,24 @@ type groupMember struct {
 	Generation int32  // generation in which Owned was assigned; -1 for a new member
 	Topics     []string
 	Owned      map[string][]int32
-	Previous   []TaskID // tasks whose state lies in the process's state directory
+	Previous   []task.ID // tasks whose state lies in the process's state directory
 }
 
 // sourceGroup is a sub-topology seen by the assignor: its source topics are
 // assigned together, partition by partition.
 type sourceGroup struct {
-	SubTopology int32
+	SubTopology int
 	Topics      []string // sorted
 }
 
 // assignment is the outcome of one balance.
 type assignment struct {
 	// Target says who shall own each task in the end.
-	Target map[TaskID]string
+	Target map[task.ID]string
 	// Granted is the part of Target that may be handed out now: a task with a
 	// partition that another member still owns is withheld until that member
 	// has revoked it (KIP-429).
-	Granted map[string][]TaskID
+	Granted map[string][]task.ID
 }
 
 // assignTasks spreads the tasks of groups over the members. It is pure and
@@ -75,15 +64,15 @@ func assignTasks(groups []sourceGroup, partitions map[string]int32, members []gr
 // assigner is the working state of one assignTasks call.
 type assigner struct {
 	members  []groupMember
-	tasks    []TaskID
-	topics   map[int32][]string
+	tasks    []task.ID
+	topics   map[int][]string
 	counts   map[string]int32
-	target   map[TaskID]int   // index into members
-	claims   map[TaskID][]int // members that own a partition of the task
+	target   map[task.ID]int   // index into members
+	claims   map[task.ID][]int // members that own a partition of the task
 	load     []int
-	subLoad  []map[int32]int
-	previous []map[TaskID]bool
-	eligible []map[int32]bool
+	subLoad  []map[int]int
+	previous []map[task.ID]bool
+	eligible []map[int]bool
 	// Of the members, extra may hold base+1 tasks, the others base.
 	base, extra int
 }
@@ -91,10 +80,10 @@ type assigner struct {
 func newAssigner(groups []sourceGroup, counts map[string]int32, members []groupMember) *assigner {
 	a := &assigner{
 		members: members, counts: counts,
-		topics: make(map[int32][]string), target: make(map[TaskID]int), claims: make(map[TaskID][]int),
+		topics: make(map[int][]string), target: make(map[task.ID]int), claims: make(map[task.ID][]int),
 		load: make([]int, len(members)),
 	}
-	subOf := make(map[string]int32)
+	subOf := make(map[string]int)
 	for _, g := range groups {
 		a.topics[g.SubTopology] = g.Topics
 		var count int32
@@ -103,17 +92,17 @@ func newAssigner(groups []sourceGroup, counts map[string]int32, members []groupM
 			count = max(count, counts[topic])
 		}
 		for p := range count {
-			a.tasks = append(a.tasks, TaskID{SubTopology: g.SubTopology, Partition: p})
+			a.tasks = append(a.tasks, task.ID{Subtopology: g.SubTopology, Partition: p})
 		}
 	}
 	slices.SortFunc(a.tasks, compareTasks)
 	for i, m := range members {
-		a.subLoad = append(a.subLoad, make(map[int32]int))
-		a.previous = append(a.previous, make(map[TaskID]bool))
+		a.subLoad = append(a.subLoad, make(map[int]int))
+		a.previous = append(a.previous, make(map[task.ID]bool))
 		for _, id := range m.Previous {
 			a.previous[i][id] = true
 		}
-		a.eligible = append(a.eligible, make(map[int32]bool))
+		a.eligible = append(a.eligible, make(map[int]bool))
 		for sub, topics := range a.topics {
 			a.eligible[i][sub] = !slices.ContainsFunc(topics, func(t string) bool { return !slices.Contains(m.Topics, t) })
 		}
@@ -123,7 +112,7 @@ func newAssigner(groups []sourceGroup, counts map[string]int32, members []groupM
 				continue
 			}
 			for _, p := range ps {
-				id := TaskID{SubTopology: sub, Partition: p}
+				id := task.ID{Subtopology: sub, Partition: p}
 				if !slices.Contains(a.claims[id], i) {
 					a.claims[id] = append(a.claims[id], i)
 				}
@@ -139,8 +128,8 @@ func newAssigner(groups []sourceGroup, counts map[string]int32, members []groupM
 // checkEligible refuses a group in which nobody subscribes to a sub-topology.
 func (a *assigner) checkEligible() error {
 	for _, id := range a.tasks {
-		if !slices.ContainsFunc(a.eligible, func(e map[int32]bool) bool { return e[id.SubTopology] }) {
-			return fmt.Errorf("assign task %s: no member of the group subscribes to all of its source topics %q", id, a.topics[id.SubTopology])
+		if !slices.ContainsFunc(a.eligible, func(e map[int]bool) bool { return e[id.Subtopology] }) {
+			return fmt.Errorf("assign task %s: no member of the group subscribes to all of its source topics %q", id, a.topics[id.Subtopology])
 		}
 	}
 	return nil
@@ -149,10 +138,10 @@ func (a *assigner) checkEligible() error {
 // owner is the member whose claim to the task is the newest. Claims of the
 // same generation cannot both be right; the smaller member id is taken, and
 // the other's claim delays the grant until it has revoked.
-func (a *assigner) owner(id TaskID) (int, bool) {
+func (a *assigner) owner(id task.ID) (int, bool) {
 	best, found := 0, false
 	for _, i := range a.claims[id] {
-		if !a.eligible[i][id.SubTopology] {
+		if !a.eligible[i][id.Subtopology] {
 			continue
 		}
 		g, b := a.members[i].Generation, a.members[best].Generation
@@ -163,16 +152,16 @@ func (a *assigner) owner(id TaskID) (int, bool) {
 	return best, found
 }
 
-func (a *assigner) give(id TaskID, member int) {
+func (a *assigner) give(id task.ID, member int) {
 	a.target[id] = member
 	a.load[member]++
-	a.subLoad[member][id.SubTopology]++
+	a.subLoad[member][id.Subtopology]++
 }
 
 // keepOwned leaves tasks where they are, up to each member's quota. The
 // members that own most get the larger quota, so that fewest tasks move.
 func (a *assigner) keepOwned() {
-	owned := make([][]TaskID, len(a.members))
+	owned := make([][]task.ID, len(a.members))
 	for _, id := range a.tasks {
 		if i, ok := a.owner(id); ok {
 			owned[i] = append(owned[i], id)
@@ -240,15 +229,15 @@ func (a *assigner) placeRest() {
 
 // lightest returns the eligible member with the fewest tasks, then with the
 // fewest tasks of the same sub-topology, among those that pass.
-func (a *assigner) lightest(id TaskID, pass func(int) bool) (int, bool) {
+func (a *assigner) lightest(id task.ID, pass func(int) bool) (int, bool) {
 	best := -1
 	for i := range a.members {
-		if !a.eligible[i][id.SubTopology] || !pass(i) {
+		if !a.eligible[i][id.Subtopology] || !pass(i) {
 			continue
 		}
 		if best < 0 || cmp.Or(
 			cmp.Compare(a.load[i], a.load[best]),
-			cmp.Compare(a.subLoad[i][id.SubTopology], a.subLoad[best][id.SubTopology])) < 0 {
+			cmp.Compare(a.subLoad[i][id.Subtopology], a.subLoad[best][id.Subtopology])) < 0 {
 			best = i
 		}
 	}
@@ -256,7 +245,7 @@ func (a *assigner) lightest(id TaskID, pass func(int) bool) (int, bool) {
 }
 
 func (a *assigner) result() assignment {
-	out := assignment{Target: make(map[TaskID]string, len(a.tasks)), Granted: make(map[string][]TaskID, len(a.members))}
+	out := assignment{Target: make(map[task.ID]string, len(a.tasks)), Granted: make(map[string][]task.ID, len(a.members))}
 	for _, m := range a.members {
 		out.Granted[m.ID] = nil
 	}
@@ -276,7 +265,7 @@ func (a *assigner) result() assignment {
 
 // taskPartitions lists the source partitions of a task: partition p of every
 // source topic that has one.
-func taskPartitions(id TaskID, topics []string, partitions map[string]int32) map[string]int32 {
+func taskPartitions(id task.ID, topics []string, partitions map[string]int32) map[string]int32 {
 	out := make(map[string]int32, len(topics))
 	for _, topic := range topics {
 		if id.Partition < partitions[topic] {

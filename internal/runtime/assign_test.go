@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/hanbeon/hanbeon/internal/task"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 	"pgregory.net/rapid"
@@ -29,7 +30,7 @@ func allTopics(groups []sourceGroup) (topics []string) {
 
 // revokeAndAdopt is what members do after a balance: they own what was granted.
 func revokeAndAdopt(groups []sourceGroup, partitions map[string]int32, members []groupMember, a assignment, generation int32) {
-	topics := make(map[int32][]string)
+	topics := make(map[int][]string)
 	for _, g := range groups {
 		topics[g.SubTopology] = g.Topics
 	}
@@ -37,7 +38,7 @@ func revokeAndAdopt(groups []sourceGroup, partitions map[string]int32, members [
 		members[i].Owned = make(map[string][]int32)
 		members[i].Generation = generation
 		for _, id := range a.Granted[members[i].ID] {
-			for topic, p := range taskPartitions(id, topics[id.SubTopology], partitions) {
+			for topic, p := range taskPartitions(id, topics[id.Subtopology], partitions) {
 				members[i].Owned[topic] = append(members[i].Owned[topic], p)
 			}
 		}
@@ -72,7 +73,7 @@ func TestTaskOwnedElsewhereIsWithheldUntilRevoked(t *testing.T) {
 }
 
 func TestPartitionsOfOneTaskStayTogether(t *testing.T) {
-	b := &balancer{groups: twoSubs, instance: "i", previous: func() []TaskID { return nil }}
+	b := &balancer{groups: twoSubs, instance: "i", previous: func() []task.ID { return nil }}
 	var joined []kmsg.JoinGroupResponseMember
 	for _, id := range []string{"a", "b", "c"} {
 		joined = append(joined, kmsg.JoinGroupResponseMember{MemberID: id, ProtocolMetadata: b.JoinGroupMetadata([]string{"in", "left", "right"}, nil, -1)})
@@ -104,13 +105,13 @@ func TestPartitionsOfOneTaskStayTogether(t *testing.T) {
 func TestTaskWithoutOwnerGoesWhereItsStateIs(t *testing.T) {
 	members := []groupMember{
 		{ID: "a", Topics: []string{"in"}, Generation: -1},
-		{ID: "b", Topics: []string{"in"}, Generation: -1, Previous: []TaskID{{0, 0}, {0, 2}}},
+		{ID: "b", Topics: []string{"in"}, Generation: -1, Previous: []task.ID{{Subtopology: 0, Partition: 0}, {Subtopology: 0, Partition: 2}}},
 	}
 	got, err := assignTasks(twoSubs[:1], map[string]int32{"in": 4}, members)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want := []TaskID{{0, 0}, {0, 2}}; !slices.Equal(got.Granted["b"], want) {
+	if want := []task.ID{{Subtopology: 0, Partition: 0}, {Subtopology: 0, Partition: 2}}; !slices.Equal(got.Granted["b"], want) {
 		t.Errorf("b got %v, want %v, whose state it holds", got.Granted["b"], want)
 	}
 }
@@ -124,7 +125,7 @@ func TestNewestClaimWinsAndOldOneIsWaitedFor(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got.Target[TaskID{0, 0}] != "b" {
+	if got.Target[task.ID{Subtopology: 0, Partition: 0}] != "b" {
 		t.Errorf("target %v, want b", got.Target)
 	}
 	if len(got.Granted["a"])+len(got.Granted["b"]) != 0 {
@@ -153,7 +154,7 @@ func TestMemberOfUnknownVersionIsNamed(t *testing.T) {
 func drawGroup(t *rapid.T) ([]sourceGroup, map[string]int32, []groupMember) {
 	var groups []sourceGroup
 	partitions := make(map[string]int32)
-	for sub := range rapid.Int32Range(1, 3).Draw(t, "subs") {
+	for sub := range rapid.IntRange(1, 3).Draw(t, "subs") {
 		g := sourceGroup{SubTopology: sub}
 		for k := range rapid.IntRange(1, 2).Draw(t, "topics") {
 			topic := fmt.Sprintf("t%d-%d", sub, k)
@@ -173,7 +174,7 @@ func drawGroup(t *rapid.T) ([]sourceGroup, map[string]int32, []groupMember) {
 			}
 		}
 		for range rapid.IntRange(0, 3).Draw(t, "previous") {
-			m.Previous = append(m.Previous, TaskID{rapid.Int32Range(0, 3).Draw(t, "sub"), rapid.Int32Range(0, 9).Draw(t, "p")})
+			m.Previous = append(m.Previous, task.ID{Subtopology: rapid.IntRange(0, 3).Draw(t, "sub"), Partition: rapid.Int32Range(0, 9).Draw(t, "p")})
 		}
 		members = append(members, m)
 	}
@@ -181,8 +182,8 @@ func drawGroup(t *rapid.T) ([]sourceGroup, map[string]int32, []groupMember) {
 }
 
 func checkAssignment(t *rapid.T, groups []sourceGroup, members []groupMember, a assignment) {
-	seen := make(map[TaskID]string)
-	subOf := make(map[string]int32)
+	seen := make(map[task.ID]string)
+	subOf := make(map[string]int)
 	for _, g := range groups {
 		for _, topic := range g.Topics {
 			subOf[topic] = g.SubTopology
@@ -199,7 +200,7 @@ func checkAssignment(t *rapid.T, groups []sourceGroup, members []groupMember, a 
 	for _, m := range members {
 		for topic, ps := range m.Owned {
 			for _, p := range ps {
-				if to := seen[TaskID{subOf[topic], p}]; to != "" && to != m.ID {
+				if to := seen[task.ID{Subtopology: subOf[topic], Partition: p}]; to != "" && to != m.ID {
 					t.Fatalf("task %d_%d granted to %s while %s owns %s-%d", subOf[topic], p, to, m.ID, topic, p)
 				}
 			}
@@ -270,7 +271,7 @@ func TestAssignmentDoesNotDependOnMemberOrder(t *testing.T) {
 }
 
 func FuzzUserData(f *testing.F) {
-	f.Add(userData{Instance: "i-1", Previous: []TaskID{{0, 1}, {2, 300}}}.appendTo(nil))
+	f.Add(userData{Instance: "i-1", Previous: []task.ID{{Subtopology: 0, Partition: 1}, {Subtopology: 2, Partition: 300}}}.appendTo(nil))
 	f.Add([]byte{1, 0, 0})
 	f.Add([]byte{1, 3, 'a'})
 	f.Add([]byte{2})
@@ -287,7 +288,7 @@ func FuzzUserData(f *testing.F) {
 }
 
 func FuzzMemberMetadata(f *testing.F) {
-	b := &balancer{groups: twoSubs, instance: "i", previous: func() []TaskID { return []TaskID{{1, 2}} }}
+	b := &balancer{groups: twoSubs, instance: "i", previous: func() []task.ID { return []task.ID{{Subtopology: 1, Partition: 2}} }}
 	f.Add(b.JoinGroupMetadata([]string{"in"}, map[string][]int32{"in": {1, 2}}, 7))
 	f.Add(bytes.Repeat([]byte{0xff}, 20))
 	f.Fuzz(func(t *testing.T, src []byte) {

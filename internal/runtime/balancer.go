@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/hanbeon/hanbeon/internal/task"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
@@ -33,7 +34,7 @@ var ErrMemberVersion = errors.New("unknown version of the assignor's user data")
 // userData is what a member tells the leader beside its topics and partitions.
 type userData struct {
 	Instance string
-	Previous []TaskID
+	Previous []task.ID
 }
 
 func (u userData) appendTo(dst []byte) []byte {
@@ -42,7 +43,7 @@ func (u userData) appendTo(dst []byte) []byte {
 	dst = append(dst, u.Instance...)
 	dst = binary.AppendUvarint(dst, uint64(len(u.Previous)))
 	for _, id := range u.Previous {
-		dst = binary.AppendUvarint(dst, uint64(uint32(id.SubTopology)))
+		dst = binary.AppendUvarint(dst, uint64(uint32(id.Subtopology)))
 		dst = binary.AppendUvarint(dst, uint64(uint32(id.Partition)))
 	}
 	return dst
@@ -77,10 +78,10 @@ func parseUserData(src []byte) (userData, error) {
 	if broken || count > uint64(len(src)/2) {
 		return userData{}, errors.New("user data is cut short in the list of tasks")
 	}
-	u.Previous = make([]TaskID, 0, count)
+	u.Previous = make([]task.ID, 0, count)
 	for range count {
 		sub, partition := next(1<<31-1), next(1<<31-1)
-		u.Previous = append(u.Previous, TaskID{SubTopology: int32(sub), Partition: int32(partition)})
+		u.Previous = append(u.Previous, task.ID{Subtopology: int(sub), Partition: int32(partition)})
 	}
 	if broken || len(src) != 0 {
 		return userData{}, errors.New("user data has a broken list of tasks")
@@ -95,7 +96,7 @@ type balancer struct {
 	groups   []sourceGroup
 	instance string
 	// previous lists the tasks whose state lies in the state directory.
-	previous func() []TaskID
+	previous func() []task.ID
 }
 
 var _ kgo.GroupBalancer = (*balancer)(nil)
@@ -193,7 +194,7 @@ func (b *memberBalancer) BalanceOrError(partitions map[string]int32) (kgo.IntoSy
 	if err != nil {
 		return nil, err
 	}
-	topics := make(map[int32][]string, len(b.groups))
+	topics := make(map[int][]string, len(b.groups))
 	for _, g := range b.groups {
 		topics[g.SubTopology] = g.Topics
 	}
@@ -201,7 +202,7 @@ func (b *memberBalancer) BalanceOrError(partitions map[string]int32) (kgo.IntoSy
 	for _, member := range sortedKeys(a.Granted) {
 		assigned := make(map[string][]int32)
 		for _, id := range a.Granted[member] {
-			for topic, p := range taskPartitions(id, topics[id.SubTopology], partitions) {
+			for topic, p := range taskPartitions(id, topics[id.Subtopology], partitions) {
 				assigned[topic] = append(assigned[topic], p)
 			}
 		}
