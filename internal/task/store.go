@@ -10,6 +10,7 @@ type loggedStore struct {
 	topic     string // "" for a store without a changelog
 	partition int32
 	collector Collector
+	ctx       *Context
 }
 
 func (s *loggedStore) Get(key []byte) ([]byte, int64, bool, error) {
@@ -27,13 +28,8 @@ func (s *loggedStore) Put(key, value []byte, timestampMs int64) error {
 	return s.log(key, value, timestampMs)
 }
 
-// Delete logs the tombstone with timestamp 0, since a row that is gone has none.
-func (s *loggedStore) Delete(key []byte) error { return s.DeleteAt(key, 0) }
-
-// DeleteAt removes a row on behalf of a record with the timestamp.
-func (s *loggedStore) DeleteAt(key []byte, timestampMs int64) error {
-	return s.Put(key, nil, timestampMs)
-}
+// Delete logs the tombstone with the timestamp of the record under way.
+func (s *loggedStore) Delete(key []byte) error { return s.Put(key, nil, s.ctx.TimestampMs) }
 
 func (s *loggedStore) Range(from, to []byte) iter.Seq2[Entry, error] {
 	return func(yield func(Entry, error) bool) {

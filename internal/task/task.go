@@ -54,11 +54,11 @@ func New(sub *Subtopology, partition int32, deps Deps) (*Task, error) {
 		}
 		a.stores[spec.Name] = &loggedStore{
 			KeyValueStore: kv, name: spec.Name, topic: spec.ChangelogTopic,
-			partition: partition, collector: deps.Collector,
+			partition: partition, collector: deps.Collector, ctx: &t.ctx,
 		}
 	}
 	for _, sink := range sub.Sinks {
-		a.outputs = append(a.outputs, &Output{name: "sink", topic: sink.Topic, collector: deps.Collector})
+		a.outputs = append(a.outputs, &Output{name: sink.Name, topic: sink.Topic, collector: deps.Collector})
 	}
 	if err := sub.Build(a); err != nil {
 		return nil, fmt.Errorf("task %s: %w", t.id, err)

@@ -38,6 +38,8 @@ type Source struct {
 
 // Sink is an output topic.
 type Sink struct {
+	// Name is the operator's, for errors.
+	Name        string
 	Topic       string
 	Repartition bool
 }
