@@ -9,7 +9,7 @@ import (
 	"github.com/hanbeon/hanbeon/internal/batch"
 )
 
-// TestScripts runs the scenarios in testdata, which are meant to be read. Time
+// TestScripts runs the scenarios in testdata/scripts, which are meant to be read. Time
 // is shown in milliseconds since the script's start. Commands:
 //
 //	init id= [timeout=60000] [pid= epoch=] [2pc] [keep-prepared]
@@ -24,7 +24,7 @@ import (
 //	ids none|some             whether producer ids can be had
 //	describe id=, list [state=] [pid=] [longer=] [pattern=]
 func TestScripts(t *testing.T) {
-	datadriven.Walk(t, "testdata", func(t *testing.T, path string) {
+	datadriven.Walk(t, "testdata/scripts", func(t *testing.T, path string) {
 		s := &script{bench: newBench(t)}
 		s.nowMs = 0
 		s.stepped = func(eff Effects) { s.underWay = append(s.underWay, eff.Markers...) }
@@ -184,7 +184,7 @@ func (s *script) scan(d *datadriven.TestData, key string, to any) {
 		return
 	}
 	if _, err := fmt.Sscan(arg.Vals[0], to); err != nil {
-		d.Fatalf(s.tb, "%s: %v", key, err)
+		s.tb.Fatalf("%s: %s: %v", d.Pos, key, err)
 	}
 }
 

@@ -1,6 +1,7 @@
 package txn
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 
@@ -97,23 +98,23 @@ func checkEmpty(old, next metadata) error {
 	sameID := next.producerID == old.producerID
 	switch {
 	case len(next.partitions) != 0 || next.startMs != -1:
-		return fmt.Errorf("Empty holds %d partitions and start time %d", len(next.partitions), next.startMs)
+		return fmt.Errorf("state Empty holds %d partitions and start time %d", len(next.partitions), next.startMs)
 	case next.epoch > lastClientEpoch:
-		return fmt.Errorf("Empty gives epoch %d, which is kept for fencing", next.epoch)
+		return fmt.Errorf("state Empty gives epoch %d, which is kept for fencing", next.epoch)
 	case sameID && (next.epoch == old.epoch || next.epoch == old.epoch+1):
 		return nil
 	case !sameID && next.epoch == 0:
 		return nil
 	}
-	return fmt.Errorf("Empty goes from producer %d/%d to %d/%d", old.producerID, old.epoch, next.producerID, next.epoch)
+	return fmt.Errorf("state Empty goes from producer %d/%d to %d/%d", old.producerID, old.epoch, next.producerID, next.epoch)
 }
 
 func checkOngoing(old, next metadata) error {
 	if !next.sameProducer(old) || next.timeoutMs != old.timeoutMs {
-		return fmt.Errorf("Ongoing changes the producer or the timeout")
+		return errors.New("state Ongoing changes the producer or the timeout")
 	}
 	if !containsAll(next.partitions, old.partitions) {
-		return fmt.Errorf("Ongoing loses a partition")
+		return errors.New("state Ongoing loses a partition")
 	}
 	return nil
 }

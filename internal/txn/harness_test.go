@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"testing"
 
 	"github.com/hanbeon/hanbeon/internal/batch"
 )
@@ -13,7 +12,7 @@ import (
 // requeued commands follow. It checks on the way that Decide leaves hard state
 // alone and that every record is a legal successor.
 type bench struct {
-	tb      testing.TB
+	tb      failer
 	m       *Machine
 	cfg     Config
 	log     []Record
@@ -24,7 +23,7 @@ type bench struct {
 	stepped func(Effects) // sees each Decide's effects, if set
 }
 
-func newBench(tb testing.TB) *bench {
+func newBench(tb failer) *bench {
 	b := &bench{tb: tb, nextID: 1000, nowMs: 1_000_000}
 	b.cfg = Config{CoordinatorEpoch: 7, NextID: func() (batch.ProducerID, bool) {
 		if b.noIDs {
@@ -35,6 +34,13 @@ func newBench(tb testing.TB) *bench {
 	}}
 	b.m = New(b.cfg)
 	return b
+}
+
+// failer is the part of a test that a bench needs: of testing's and of rapid's.
+type failer interface {
+	Helper()
+	Fatal(...any)
+	Fatalf(string, ...any)
 }
 
 // token returns a fresh token.
@@ -220,16 +226,7 @@ func written(mk MarkerBatch, code int16) MarkersWritten {
 	return c
 }
 
-// codes lists the reply codes.
-func codes(eff Effects) []int16 {
-	var out []int16
-	for _, r := range eff.Replies {
-		out = append(out, r.Code)
-	}
-	return out
-}
-
-func onlyReply(tb testing.TB, eff Effects) Reply {
+func onlyReply(tb failer, eff Effects) Reply {
 	tb.Helper()
 	if len(eff.Replies) != 1 {
 		tb.Fatalf("want one reply, have\n%s", formatEffects(eff))
