@@ -364,8 +364,8 @@ func (m *Machine) onMetadata(v Verdict, e ControlReplyEvent) {
 		pv := VerdictFor(ReqMetadata, l.Code)
 		f := Failure{Reason: pv.Reason, Request: ReqMetadata, Code: l.Code, Message: e.Message, Partition: l.Partition}
 		switch {
-		case l.Recreated:
-			// Sequences and registered writes belong to a topic that is gone.
+		case l.Recreated && p.generation == m.generation && p.nextSequence != 0:
+			// What this identity has written belongs to a topic that is gone.
 			f.Reason, f.Message = ReasonTopicRecreated, "the topic was deleted and created again"
 			m.poison(f)
 			p.leader = l.Node

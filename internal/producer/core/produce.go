@@ -261,6 +261,9 @@ func (m *Machine) onBatchResult(b *Batch, res ProduceResult) {
 
 func (m *Machine) failBatch(p *partition, b *Batch, f Failure) {
 	m.remove(p, b, Release{Batch: b, LastOffset: -1})
+	if f.Reason == ReasonTopicRecreated {
+		p.leader = NoNode // the next batch needs the new topic's id
+	}
 	if !m.cfg.Break.Poison {
 		m.poison(f)
 	}
