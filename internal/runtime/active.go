@@ -57,7 +57,7 @@ type activeStore struct {
 // one behind the last acknowledged record. It is asked for after a flush.
 func (s *activeStore) committedPosition() int64 {
 	if s.changelog != nil {
-		if acked := s.changelog.AckedOffset(); acked >= 0 {
+		if acked, ok := s.changelog.AckedOffset(); ok {
 			return acked + 1
 		}
 	}

@@ -14,13 +14,17 @@ type collector struct {
 	prod   *producer.Producer
 	topics map[string]*outTopic
 	last   *outTopic // the topic of the record before, mostly the next one's too
-	// open says that a transaction has begun.
+	transactional bool
+	// open says that a transaction has begun or, without transactions, that
+	// something was sent since the last commit.
 	open bool
 	// sentBytes counts keys and values since the last commit.
 	sentBytes int
 	// spread is the next partition for records without a key.
 	spread int32
 	failed error
+	// headers is scratch space.
+	headers []producer.Header
 }
 
 // outTopic is a topic that the worker writes to.
@@ -32,8 +36,8 @@ type outTopic struct {
 var _ task.Collector = (*collector)(nil)
 
 // newCollector opens every partition that the topology may write to.
-func newCollector(prod *producer.Producer, topics map[string]int32) (*collector, error) {
-	c := &collector{prod: prod, topics: make(map[string]*outTopic, len(topics))}
+func newCollector(prod *producer.Producer, transactional bool, topics map[string]int32) (*collector, error) {
+	c := &collector{prod: prod, transactional: transactional, topics: make(map[string]*outTopic, len(topics))}
 	for _, name := range sortedKeys(topics) {
 		t := &outTopic{name: name}
 		for p := range topics[name] {
@@ -75,16 +79,30 @@ func (c *collector) Send(topic string, partition int32, key, value []byte, heade
 		return c.failed
 	}
 	if !c.open {
-		if err := c.prod.Begin(); err != nil {
-			return c.fail(fmt.Errorf("begin a transaction: %w", err))
+		if c.transactional {
+			if err := c.prod.Begin(); err != nil {
+				return c.fail(fmt.Errorf("begin a transaction: %w", err))
+			}
 		}
 		c.open = true
 	}
-	if err := t.partitions[partition].Append(key, value, headers, timestampMs); err != nil {
+	if err := t.partitions[partition].Append(key, value, c.convert(headers), timestampMs); err != nil {
 		return c.fail(fmt.Errorf("send to %s/%d: %w", topic, partition, err))
 	}
 	c.sentBytes += len(key) + len(value) + recordOverheadBytes
 	return nil
+}
+
+// convert reuses one buffer: Append copies what it is given.
+func (c *collector) convert(headers []task.Header) []producer.Header {
+	if len(headers) == 0 {
+		return nil
+	}
+	c.headers = c.headers[:0]
+	for _, h := range headers {
+		c.headers = append(c.headers, producer.Header{Key: h.Key, Value: h.Value})
+	}
+	return c.headers
 }
 
 // recordOverheadBytes is about what a record costs beside key and value.

@@ -133,6 +133,9 @@ func (w *worker) replay(ctx context.Context, row errorRow, err error) error {
 	case actRebuild:
 		w.needProducer = true
 	}
+	if !w.opts.ExactlyOnce {
+		w.needProducer = true // a new one does not have the old one's failed batches
+	}
 	if row.cause == causeFenced {
 		w.stats.fenced.Add(1)
 		if w.fencedInARow++; w.fencedInARow >= fencedMax {

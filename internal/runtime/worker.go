@@ -215,7 +215,7 @@ func (w *worker) openProducer(ctx context.Context) error {
 		prod.Close()
 		return fmt.Errorf("initialise the producer %q: %w%s", cfg.TransactionalID, err, remedy(err))
 	}
-	out, err := newCollector(prod, w.outputs())
+	out, err := newCollector(prod, w.opts.ExactlyOnce, w.outputs())
 	if err != nil {
 		prod.Close()
 		return err

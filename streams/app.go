@@ -1,0 +1,80 @@
+package streams
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/hanbeon/hanbeon/internal/runtime"
+)
+
+// State is the state of an App; its String is Kafka Streams' name.
+type State = runtime.State
+
+// The states of an App.
+const (
+	StateCreated         = runtime.StateCreated
+	StateRebalancing     = runtime.StateRebalancing
+	StateRunning         = runtime.StateRunning
+	StatePendingShutdown = runtime.StatePendingShutdown
+	StateNotRunning      = runtime.StateNotRunning
+	StateError           = runtime.StateError
+)
+
+// Stats is a snapshot of an App's counters.
+type Stats = runtime.Stats
+
+// RestoreProgress is one store's way to the end of its changelog.
+type RestoreProgress = runtime.RestoreProgress
+
+// What Run may return, wrapped, for a caller to branch on.
+var (
+	// ErrMissingTopic: a source or sink topic does not exist; the text names it.
+	ErrMissingTopic = runtime.ErrMissingTopic
+	// ErrPartitionCount: an internal topic has another partition count than
+	// the topology needs.
+	ErrPartitionCount = runtime.ErrPartitionCount
+	// ErrStateDirInUse: another process uses the state directory.
+	ErrStateDirInUse = runtime.ErrStateDirInUse
+	// ErrMemberVersion: a member of the group runs a version of this library
+	// whose assignments we cannot read.
+	ErrMemberVersion = runtime.ErrMemberVersion
+	// ErrAlreadyRun: Run was called twice.
+	ErrAlreadyRun = runtime.ErrAlreadyRun
+)
+
+// App runs a topology on a cluster. Several processes with the same
+// ApplicationID share the work.
+type App struct{ app *runtime.App }
+
+// New makes an App and checks its configuration. Nothing is opened before Run.
+func New(topology *Topology, config Config) (*App, error) {
+	options, err := config.options(topology)
+	if err != nil {
+		return nil, fmt.Errorf("streams: %w", err)
+	}
+	app, err := runtime.New(options)
+	if err != nil {
+		return nil, fmt.Errorf("streams: %w", err)
+	}
+	return &App{app}, nil
+}
+
+// Run processes records until ctx is cancelled or something fails for good.
+// On cancellation it commits what is done, leaves the group, closes the stores
+// and returns nil. An App runs once.
+func (a *App) Run(ctx context.Context) error {
+	if err := a.app.Run(ctx); err != nil {
+		return fmt.Errorf("streams: %w", err)
+	}
+	return nil
+}
+
+// State says what the App is doing. It may be called from any goroutine.
+func (a *App) State() State { return a.app.State() }
+
+// Stats gives the counters since Run began. It may be called from any goroutine.
+func (a *App) Stats() Stats { return a.app.Stats() }
+
+// Describe prints the topology, with the full names of internal topics, in the
+// format of Kafka's TopologyDescription.
+func (a *App) Describe() string { return a.app.Describe() }
