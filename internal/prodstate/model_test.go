@@ -63,7 +63,7 @@ func (o *oracle) known(pid batch.ProducerID) []happening {
 			known = append(known, x)
 		}
 	}
-	return known[max(0, len(known)-batchesMax):]
+	return known[max(0, len(known)-5):]
 }
 
 // openSince is the first transactional batch after the last marker, or -1.
