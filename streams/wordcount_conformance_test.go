@@ -8,7 +8,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"io"
+
 	"log/slog"
 	"math/rand/v2"
 	"os"
@@ -315,5 +315,3 @@ func TestWrongChangelogPartitionCountIsNamed(t *testing.T) {
 		t.Fatalf("got %v", err)
 	}
 }
-
-var _ = io.Discard
