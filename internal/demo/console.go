@@ -1,0 +1,102 @@
+package demo
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+	"sync"
+	"time"
+)
+
+// console prints the progress of a run: events on lines of their own, and a
+// status line that a terminal redraws in place and a pipe gets every few
+// seconds.
+type console struct {
+	out      io.Writer
+	terminal bool
+	started  time.Time
+
+	mu       sync.Mutex
+	status   string // what the terminal's last line shows
+	statusAt time.Time
+}
+
+// pipeStatusInterval is how often a pipe gets the status line.
+const pipeStatusInterval = 2 * time.Second
+
+func newConsole(out io.Writer) *console {
+	c := &console{out: out, started: time.Now()}
+	if file, ok := out.(*os.File); ok {
+		if info, err := file.Stat(); err == nil {
+			c.terminal = info.Mode()&os.ModeCharDevice != 0 && os.Getenv("TERM") != "dumb"
+		}
+	}
+	return c
+}
+
+const clearLine = "\r\x1b[K"
+
+// event prints one thing that happened, with the time since the start.
+func (c *console) event(format string, args ...any) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.terminal {
+		fmt.Fprint(c.out, clearLine)
+	}
+	fmt.Fprintf(c.out, "%s  %s\n", c.clock(), fmt.Sprintf(format, args...))
+	if c.terminal {
+		fmt.Fprint(c.out, c.status)
+	}
+}
+
+// setStatus shows how far the run is.
+func (c *console) setStatus(status string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	status = c.clock() + "  " + status
+	if c.terminal {
+		c.status = status
+		fmt.Fprint(c.out, clearLine+status)
+		return
+	}
+	if now := time.Now(); now.Sub(c.statusAt) >= pipeStatusInterval {
+		c.statusAt = now
+		fmt.Fprintln(c.out, status)
+	}
+}
+
+// endStatus takes the status line away.
+func (c *console) endStatus() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.terminal && c.status != "" {
+		c.status = ""
+		fmt.Fprint(c.out, clearLine)
+	}
+}
+
+func (c *console) clock() string {
+	return fmt.Sprintf("%6.1fs", time.Since(c.started).Seconds())
+}
+
+// number writes n with thousands separated, for people.
+func number(n int64) string {
+	s := strconv.FormatInt(n, 10)
+	sign := ""
+	if n < 0 {
+		sign, s = "-", s[1:]
+	}
+	for i := len(s) - 3; i > 0; i -= 3 {
+		s = s[:i] + "," + s[i:]
+	}
+	return sign + s
+}
+
+// counted writes n with its noun, in the plural where n is not 1.
+func counted(n int64, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return number(n) + " " + noun + "s"
+}
