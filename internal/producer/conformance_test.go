@@ -7,6 +7,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"os"
+	"strconv"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -99,6 +100,22 @@ func appendNumber(tb testing.TB, pt *Partition, n uint64) {
 // readCommitted reads a topic to its end and returns the numbers per partition.
 func readCommitted(tb testing.TB, topic string) map[int32][]uint64 {
 	tb.Helper()
+	return readWith(tb, topic, func(b []byte) uint64 { return binary.BigEndian.Uint64(b) })
+}
+
+func readText(tb testing.TB, topic string) map[int32][]uint64 {
+	tb.Helper()
+	return readWith(tb, topic, func(b []byte) uint64 {
+		n, err := strconv.ParseUint(string(b), 10, 64)
+		if err != nil {
+			tb.Fatal(err)
+		}
+		return n
+	})
+}
+
+func readWith(tb testing.TB, topic string, parse func([]byte) uint64) map[int32][]uint64 {
+	tb.Helper()
 	ctx, cancel := context.WithTimeout(tb.Context(), 60*time.Second)
 	defer cancel()
 	adm := kadm.NewClient(newClient(tb))
@@ -122,7 +139,7 @@ func readCommitted(tb testing.TB, topic string) map[int32][]uint64 {
 		}
 		fetches.EachRecord(func(r *kgo.Record) {
 			if !r.Attrs.IsControl() {
-				out[r.Partition] = append(out[r.Partition], binary.BigEndian.Uint64(r.Value))
+				out[r.Partition] = append(out[r.Partition], parse(r.Value))
 			}
 			if r.Offset+1 >= want[r.Partition] {
 				delete(want, r.Partition)
