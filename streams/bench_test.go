@@ -92,6 +92,9 @@ func benchTask(b *testing.B, sub *task.Subtopology, topic string, records []task
 		if _, err := tk.Process(len(batch)); err != nil {
 			b.Fatal(err)
 		}
+		if err := tk.Flush(); err != nil {
+			b.Fatal(err)
+		}
 		if s != nil {
 			if err := s.Commit(offset); err != nil {
 				b.Fatal(err)

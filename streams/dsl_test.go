@@ -218,6 +218,31 @@ func TestNullableHandsNullToFunctions(t *testing.T) {
 	equal(t, "out", run[string, string](t, b, []string{"a=1", "b"}), "a=null", "b=was null")
 }
 
+func TestTablesLeaveOutKeysWrittenAsNull(t *testing.T) {
+	b := streams.NewBuilder()
+	nullable := serde.Nullable(serde.String())
+	pick := func(_, v string) *string {
+		if v == "none" {
+			return nil
+		}
+		return &v
+	}
+	byKey := streams.GroupBy(text(b), pick, streams.Grouped[*string, string]{Key: nullable})
+	streams.Count(byKey, "repartitioned").ToStream().To("out")
+	s := streams.Stream(b, "nullable", streams.Consumed[*string, string]{Key: nullable})
+	streams.Count(s.GroupByKey(), "direct").ToStream().To("out")
+	s.ToTable("table").ToStream().To("out")
+
+	d := streamstest.New(t, build(t, b))
+	in := streamstest.Input[string, string](d, "in")
+	direct := streamstest.Input[string, string](d, "nullable")
+	in.Pipe("k", "none")
+	in.Pipe("k", "")
+	direct.PipeValue("without key")
+	direct.Pipe("", "empty key")
+	equal(t, "out", streamstest.Output[string, string](d, "out").Lines(), "=\x00\x00\x00\x00\x00\x00\x00\x01", "=\x00\x00\x00\x00\x00\x00\x00\x01", "=empty key")
+}
+
 func TestHeadersTravelWithTheRecord(t *testing.T) {
 	b := streams.NewBuilder()
 	text(b).Repartition().To("out")

@@ -129,10 +129,14 @@ type row[K, V any] struct {
 	key, stored      []byte // of the last get
 }
 
-// get reads the row of a key.
+// get reads the row of a key. It leaves r.key nil for a key that is written as null
+// (see serde.Nullable), which no table has.
 func (r *row[K, V]) get(key K) (v V, timestampMs int64, found bool, err error) {
 	if r.key, r.keyBuf, err = r.keys.encode(r.keyBuf, key); err != nil {
 		return v, 0, false, atNode(task.StageProcess, r.n, fmt.Errorf("encode key: %w", err))
+	}
+	if r.key == nil {
+		return v, 0, false, nil
 	}
 	r.stored, timestampMs, found, err = r.store.Get(r.key)
 	if err != nil || !found {
@@ -175,7 +179,7 @@ func (h *aggregator[K, V, A]) process(key K, value V, ctx *task.Context) error {
 		return nil
 	}
 	old, oldMs, found, err := h.row.get(key)
-	if err != nil {
+	if err != nil || h.row.key == nil {
 		return err
 	}
 	c := change[A]{Old: old, HasOld: found}

@@ -70,7 +70,7 @@ func setSource[K, V any](n *node, keys codec[K], values codec[V]) {
 				return atNode(task.StageDecode, n, fmt.Errorf("key: %w", err))
 			}
 			var value V
-			nullValue := rec.Value == nil
+			nullValue := rec.Value == nil && values.null == nil
 			if valuesUsed {
 				value, nullValue, err = values.decode(rec.Value)
 				if err != nil {
@@ -232,15 +232,15 @@ func setSink[K, V any](n *node, keys codec[K], values codec[V], partitioner func
 		out := a.outputs[n]
 		var keyBuf, valueBuf []byte
 		return handler[K, V](func(key K, value V, ctx *task.Context) error {
-			if dropNullKeys && ctx.NullKey {
-				return nil
-			}
 			var k, v []byte
 			var err error
 			if !ctx.NullKey {
 				if k, keyBuf, err = keys.encode(keyBuf, key); err != nil {
 					return atNode(task.StageProcess, n, fmt.Errorf("encode key: %w", err))
 				}
+			}
+			if k == nil && dropNullKeys {
+				return nil
 			}
 			if !ctx.NullValue {
 				if v, valueBuf, err = values.encode(valueBuf, value); err != nil {

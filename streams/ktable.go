@@ -56,7 +56,7 @@ func (h *tableUpdater[K, V]) process(key K, value V, ctx *task.Context) error {
 		return nil
 	}
 	old, _, found, err := h.row.get(key)
-	if err != nil {
+	if err != nil || h.row.key == nil {
 		return err
 	}
 	c := change[V]{New: value, Old: old, HasOld: found}

@@ -71,6 +71,45 @@ func (s *store) Put(key, value []byte, timestampMs int64) error {
 
 func (s *store) Delete(key []byte) error { return s.Put(key, nil, 0) }
 
+// TrackChanges implements task.ChangeTracker.
+func (s *store) TrackChanges() {
+	for _, t := range []*table{s.active, s.sealed, s.spare} {
+		if t != nil {
+			t.tracked = true
+		}
+	}
+}
+
+// ChangedBytes implements task.ChangeTracker.
+func (s *store) ChangedBytes() int {
+	n := s.active.changedBytes
+	if s.sealed != nil {
+		n += s.sealed.changedBytes
+	}
+	return n
+}
+
+// Changes implements task.ChangeTracker.
+func (s *store) Changes() iter.Seq[task.Entry] {
+	return func(yield func(task.Entry) bool) {
+		for _, t := range []*table{s.sealed, s.active} {
+			if t == nil {
+				continue
+			}
+			more := t.changes(func(r *row) bool {
+				e := task.Entry{Key: t.keyOf(r), TimestampMs: r.timestampMs}
+				if !r.absent {
+					e.Value = t.valueOf(r)
+				}
+				return yield(e)
+			})
+			if !more {
+				return
+			}
+		}
+	}
+}
+
 func (s *store) Seal() error {
 	switch {
 	case s.closed:
@@ -90,6 +129,9 @@ func (s *store) Commit(changelogOffset int64) error {
 		if err := s.Seal(); err != nil {
 			return err
 		}
+	}
+	if n := len(s.sealed.changed); n > 0 {
+		return fmt.Errorf("%w: %d rows", ErrUnlogged, n)
 	}
 	if was, ok := s.base.offset(); s.sealed.len() > 0 || !ok || was != changelogOffset {
 		if err := s.base.apply(s.sealed, changelogOffset); err != nil {

@@ -14,6 +14,7 @@ import (
 // Store is a key-value store of one task. It belongs to one goroutine at a time.
 type Store interface {
 	task.KeyValueStore
+	task.ChangeTracker
 
 	// Seal closes the current overlay: the next Commit applies exactly what was
 	// written before Seal, and later writes go to a new overlay. It is for
@@ -57,6 +58,9 @@ var (
 	ErrClosed = errors.New("state store is closed")
 	// ErrSealed is a second Seal before the first was committed or rolled back.
 	ErrSealed = errors.New("state store is already sealed")
+	// ErrUnlogged is a Commit of changes that did not go to the changelog: a restore
+	// would lose them. The task's Flush must come before, and no record between.
+	ErrUnlogged = errors.New("state store has changes that are not in the changelog")
 	// ErrDirty is a Restore over uncommitted writes.
 	ErrDirty = errors.New("state store has uncommitted writes")
 )

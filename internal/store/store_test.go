@@ -2,6 +2,7 @@ package store
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -321,4 +322,83 @@ func TestCommitsBeforeAPowerCutAreKeptInOrder(t *testing.T) {
 		}
 		s.Close()
 	}
+}
+
+// TestChangesRebuildTheStore takes changes at any moment, some of them only in part,
+// and replays what a transactional changelog would hold: it must be the store.
+func TestChangesRebuildTheStore(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		s := NewMemory()
+		s.TrackChanges()
+		log := map[string]modelRow{} // committed, and then open
+		committed := map[string]modelRow{}
+		unlogged := map[string]bool{}
+		key := rapid.SampledFrom([]string{"", "a", "b", "c"})
+		take := func(max int) {
+			for e := range s.Changes() {
+				if max--; max < 0 {
+					return
+				}
+				if !unlogged[string(e.Key)] {
+					rt.Fatalf("%q was yielded twice", e.Key)
+				}
+				delete(unlogged, string(e.Key))
+				delete(log, string(e.Key))
+				if e.Value != nil {
+					log[string(e.Key)] = modelRow{string(e.Value), e.TimestampMs}
+				}
+			}
+		}
+		rt.Repeat(map[string]func(*rapid.T){
+			"put": func(rt *rapid.T) {
+				k := key.Draw(rt, "key")
+				if err := s.Put([]byte(k), []byte(rapid.StringN(0, 9, -1).Draw(rt, "value")), 1); err != nil {
+					rt.Fatal(err)
+				}
+				unlogged[k] = true
+			},
+			"delete": func(rt *rapid.T) {
+				k := key.Draw(rt, "key")
+				if err := s.Delete([]byte(k)); err != nil {
+					rt.Fatal(err)
+				}
+				unlogged[k] = true
+			},
+			"some changes": func(rt *rapid.T) { take(rapid.IntRange(0, 3).Draw(rt, "max")) },
+			"commit too early": func(rt *rapid.T) {
+				if len(unlogged) == 0 {
+					return
+				}
+				if err := s.Commit(0); !errors.Is(err, ErrUnlogged) {
+					rt.Fatalf("commit of unlogged changes: %v", err)
+				}
+				s.Rollback() // Commit has sealed
+				log, unlogged = maps.Clone(committed), map[string]bool{}
+			},
+			"commit": func(rt *rapid.T) {
+				if rapid.Bool().Draw(rt, "seal") {
+					if err := s.Seal(); err != nil {
+						rt.Fatal(err)
+					}
+				}
+				take(1000)
+				if err := s.Commit(0); err != nil {
+					rt.Fatal(err)
+				}
+				committed = maps.Clone(log)
+				if _, rows := contents(rt, s, nil, nil); !maps.Equal(rows, committed) {
+					rt.Fatalf("the changelog gives %v, the store has %v", committed, rows)
+				}
+			},
+			"rollback": func(*rapid.T) {
+				s.Rollback()
+				log, unlogged = maps.Clone(committed), map[string]bool{}
+			},
+			"": func(rt *rapid.T) {
+				if (s.ChangedBytes() > 0) != (len(unlogged) > 0) {
+					rt.Fatalf("ChangedBytes = %d, unlogged %v", s.ChangedBytes(), unlogged)
+				}
+			},
+		})
+	})
 }

@@ -26,16 +26,24 @@ type table struct {
 	slots []uint32 // index of a row + 1, 0 for free; linear probing; length a power of two
 	rows  []row
 	arena []byte
+
+	// changed lists the rows written since the last call of changes, if tracked, in
+	// the order of their first write.
+	tracked      bool
+	changed      []uint32
+	changedBytes int
 }
 
 // row is a key and what is known of it: a value, or that there is none.
 type row struct {
 	hash            uint64
 	timestampMs     int64
+	index           uint32 // its own, in rows
 	key, keyLen     uint32
 	value, valueLen uint32
 	valueCap        uint32
 	absent          bool // deleted in an overlay, known to be missing in the cache
+	changed         bool // listed in table.changed
 }
 
 var empty = []byte{}
@@ -89,6 +97,11 @@ func (t *table) put(hash uint64, key, value []byte, timestampMs int64) error {
 	if r == nil {
 		r = t.insert(hash, key)
 	}
+	if t.tracked && !r.changed {
+		r.changed = true
+		t.changed = append(t.changed, r.index)
+		t.changedBytes += rowBytes + len(key) + len(value)
+	}
 	r.timestampMs = timestampMs
 	r.absent = value == nil
 	if len(value) > int(r.valueCap) {
@@ -118,7 +131,7 @@ func (t *table) insert(hash uint64, key []byte) *row {
 	if (len(t.rows)+1)*2 > len(t.slots) {
 		t.grow()
 	}
-	r := row{hash: hash, key: uint32(len(t.arena)), keyLen: uint32(len(key))}
+	r := row{hash: hash, index: uint32(len(t.rows)), key: uint32(len(t.arena)), keyLen: uint32(len(key))}
 	t.arena = append(t.arena, key...)
 	t.rows = append(t.rows, r)
 	t.link(hash, uint32(len(t.rows)))
@@ -145,12 +158,28 @@ func (t *table) grow() {
 // than what it last held.
 func (t *table) reset() {
 	if cap(t.arena) > keepBytes && cap(t.arena)/4 > len(t.arena) {
-		*t = table{}
+		*t = table{tracked: t.tracked}
 		return
 	}
+	t.changed, t.changedBytes = t.changed[:0], 0
 	clear(t.slots)
 	t.rows = t.rows[:0]
 	t.arena = t.arena[:0]
+}
+
+// changes calls f for each changed row until it returns false; the rows for which it
+// returned true are no longer changed.
+func (t *table) changes(f func(r *row) bool) bool {
+	for k, i := range t.changed {
+		r := &t.rows[i]
+		if !f(r) {
+			t.changed = append(t.changed[:0], t.changed[k:]...)
+			return false
+		}
+		r.changed = false
+	}
+	t.changed, t.changedBytes = t.changed[:0], 0
+	return true
 }
 
 // sorted lists the indexes of rows with from <= key < to in key order.

@@ -42,6 +42,22 @@ type KeyValueStore interface {
 	Range(from, to []byte) iter.Seq2[Entry, error]
 }
 
+// ChangeTracker is a store that remembers which rows were written. With it, a row
+// that changes many times goes to the changelog once per Flush, with its last value;
+// without it, every write goes there at once. (Kafka Streams does the former with its
+// record cache, which also holds back results; here results are never held back.)
+type ChangeTracker interface {
+	// TrackChanges begins to remember. From then on Changes must be called before
+	// the written rows may be committed.
+	TrackChanges()
+	// Changes yields the rows written since they were last yielded, in the order of
+	// their first write; a deleted row has a nil Value. Slices are valid until the
+	// next step. A row at which the loop breaks off counts as not yielded.
+	Changes() iter.Seq[Entry]
+	// ChangedBytes is about the size of what Changes would yield.
+	ChangedBytes() int
+}
+
 // Deps is what a task needs from outside.
 type Deps struct {
 	// Stores holds one store for each StoreSpec of the sub-topology, by Name.

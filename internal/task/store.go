@@ -2,10 +2,11 @@ package task
 
 import "iter"
 
-// loggedStore writes each change to the changelog as well. Only the changelog's
-// order matters for restore, and it is the order of the writes.
+// loggedStore writes changes to the changelog as well: at a flush where the store
+// tracks them, else at once. For a restore only the order within a key matters.
 type loggedStore struct {
 	KeyValueStore
+	tracker   ChangeTracker // nil: log at once
 	name      string
 	topic     string // "" for a store without a changelog
 	partition int32
@@ -25,7 +26,23 @@ func (s *loggedStore) Put(key, value []byte, timestampMs int64) error {
 	if err := s.KeyValueStore.Put(key, value, timestampMs); err != nil {
 		return s.failed(err)
 	}
+	if s.tracker != nil || s.topic == "" {
+		return nil
+	}
 	return s.log(key, value, timestampMs)
+}
+
+// flush logs what the tracker remembers.
+func (s *loggedStore) flush() error {
+	if s.tracker == nil {
+		return nil
+	}
+	for e := range s.tracker.Changes() {
+		if err := s.log(e.Key, e.Value, e.TimestampMs); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // Delete logs the tombstone with the timestamp of the record under way.
@@ -45,9 +62,6 @@ func (s *loggedStore) Range(from, to []byte) iter.Seq2[Entry, error] {
 }
 
 func (s *loggedStore) log(key, value []byte, timestampMs int64) error {
-	if s.topic == "" {
-		return nil
-	}
 	// Kafka Streams' changelogs carry no headers either.
 	if err := s.collector.Send(s.topic, s.partition, key, value, nil, timestampMs); err != nil {
 		return &StageError{Stage: StageSend, Node: "changelog of store " + s.name + " (topic " + s.topic + ")", Err: err}

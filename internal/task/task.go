@@ -13,6 +13,7 @@ type Task struct {
 	id     ID
 	sub    *Subtopology
 	queues []*queue // by source
+	stores []*loggedStore
 	ctx    Context
 }
 
@@ -52,10 +53,16 @@ func New(sub *Subtopology, partition int32, deps Deps) (*Task, error) {
 		if kv == nil {
 			return nil, fmt.Errorf("task %s: store %q was not opened", t.id, spec.Name)
 		}
-		a.stores[spec.Name] = &loggedStore{
+		s := &loggedStore{
 			KeyValueStore: kv, name: spec.Name, topic: spec.ChangelogTopic,
 			partition: partition, collector: deps.Collector, ctx: &t.ctx,
 		}
+		if tracker, ok := kv.(ChangeTracker); ok && s.topic != "" {
+			tracker.TrackChanges()
+			s.tracker = tracker
+		}
+		a.stores[spec.Name] = s
+		t.stores = append(t.stores, s)
 	}
 	for _, sink := range sub.Sinks {
 		a.outputs = append(a.outputs, &Output{name: sink.Name, topic: sink.Topic, collector: deps.Collector})
@@ -91,18 +98,21 @@ func (t *Task) Enqueue(topic string, records []Record) error {
 // Process runs up to max buffered records, the smallest timestamp first (the
 // earlier source where equal), in order of offset within a partition. It returns
 // how many were done; fewer than max without an error means that no more are
-// buffered. On failure it returns a *RecordError, and the record stays at the head.
+// buffered. On failure it returns a *RecordError, and the record stays at the head;
+// any other error is a changelog record that could not be sent.
 func (t *Task) Process(max int) (n int, err error) {
 	var current *queue
 	defer func() {
-		if p := recover(); p != nil {
+		if p := recover(); p != nil && current == nil {
+			err = fmt.Errorf("task %s: panic: %v\n%s", t.id, p, debug.Stack())
+		} else if p != nil {
 			err = t.failed(current, &StageError{Stage: StageProcess, Err: fmt.Errorf("panic: %v\n%s", p, debug.Stack())})
 		}
 	}()
 	for n < max {
 		current = t.next()
 		if current == nil {
-			return n, nil
+			break
 		}
 		if err := t.processHead(current); err != nil {
 			return n, t.failed(current, err)
@@ -110,7 +120,8 @@ func (t *Task) Process(max int) (n int, err error) {
 		current.pop()
 		n++
 	}
-	return n, nil
+	current = nil
+	return n, t.flushLarge()
 }
 
 var errNegativeTimestamp = errors.New("the record has no timestamp; write it with a client of message format 1 or later (Kafka 0.10)")
@@ -170,9 +181,31 @@ func (t *Task) Skip() {
 	}
 }
 
-// Flush sends what processors hold back until a commit. The runtime calls it before
-// it flushes the producer and commits.
-func (t *Task) Flush() error { return nil }
+// Flush sends what is held back until a commit: the changes of the stores. The
+// runtime calls it before it flushes the producer and commits, with no record
+// processed between Flush and the stores' Seal or Commit.
+func (t *Task) Flush() error {
+	for _, s := range t.stores {
+		if err := s.flush(); err != nil {
+			return fmt.Errorf("task %s: flush: %w", t.id, err)
+		}
+	}
+	return nil
+}
+
+// flushLarge sends the changes of a store early when they are many, so that they do
+// not all travel at the commit, and count towards the uncommitted bytes.
+func (t *Task) flushLarge() error {
+	const changedBytesMax = 1 << 20
+	for _, s := range t.stores {
+		if s.tracker != nil && s.tracker.ChangedBytes() > changedBytesMax {
+			if err := s.flush(); err != nil {
+				return fmt.Errorf("task %s: flush: %w", t.id, err)
+			}
+		}
+	}
+	return nil
+}
 
 // Buffered counts the records waiting from a topic.
 func (t *Task) Buffered(topic string) int {
