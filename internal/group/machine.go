@@ -33,7 +33,9 @@
 //     not at the next expiry check;
 //   - OffsetFetch of all partitions with requireStable also names partitions
 //     that have only pending offsets (UNSTABLE_OFFSET_COMMIT);
-//   - a static member that comes back brings its new client id and host.
+//   - a static member that comes back brings its new client id and host;
+//   - the first generation after a restart is not the last one plus 1 but plus
+//     1000 (see restartGenerations).
 package group
 
 import (
@@ -141,7 +143,8 @@ type Effects struct {
 	// Requeue are commands to decide again; the classic protocol has none.
 	Requeue []Command
 	// DeadlineMs is when the next Tick is due at the latest, in the time of
-	// nowMs; 0 is never.
+	// nowMs; 0 is never. It may be now, and it may be too early by a session
+	// timeout, when there is nothing to do yet.
 	DeadlineMs int64
 	// Fatal is a broken invariant: drop the machine and rebuild it from the log.
 	Fatal error

@@ -99,7 +99,7 @@ func (d *decision) completeJoin(g *group) {
 		d.timers.set(g.joinTimer, d.nowMs+max(g.rebalanceTimeoutMs(), postponeMinMs))
 		return
 	}
-	g.generation = nextGeneration(g.generation)
+	d.nextGeneration(g)
 	g.initial = false
 	g.pendingSync = nil
 	if len(g.members) == 0 {
@@ -124,12 +124,38 @@ func (d *decision) completeJoin(g *group) {
 	d.timers.set(g.syncTimer, d.nowMs+g.rebalanceTimeoutMs())
 }
 
-// nextGeneration counts up and starts again at 1 after the last int32.
-func nextGeneration(n int32) int32 {
-	if n < 0 || n == 1<<31-1 {
-		return 1
+// restartGenerations is the step from the last written generation to the first
+// one after a restart.
+//
+// A generation is told to members when they have joined, but written only when
+// their leader has assigned. Say generation 3 is told to A and to B, a static
+// member, and the broker dies before it is written. Back at 2, A joins again and
+// B does not, being paused: the next generation keeps B, and would be 3 again.
+// B wakes up, believes in its own 3 and in what it owned before, and its
+// TxnOffsetCommit would pass the check that is there to fence it. Kafka has this
+// hole; the step closes it for less than a thousand generations told in vain.
+const restartGenerations = 1000
+
+// nextGeneration counts up, and starts again at 1 after the last int32. After a
+// restart it skips what may have been told before, and writes so: the generation
+// just below, told to nobody, with the members as they were. Otherwise a second
+// crash would lead to the same number again.
+func (d *decision) nextGeneration(g *group) {
+	step := int32(1)
+	if g.restored {
+		step = restartGenerations
 	}
-	return n + 1
+	if g.generation < 0 || g.generation > 1<<31-1-step {
+		g.generation = 0
+		step = 1
+	}
+	g.generation += step
+	if g.restored && len(g.members) > 0 {
+		skipped := *g.stored
+		skipped.Generation = g.generation - 1
+		d.append(groupRecord(g.id, &skipped))
+	}
+	g.restored = false
 }
 
 // electJoined makes sure that the leader is a member that rejoined, if any did.

@@ -113,6 +113,7 @@ type group struct {
 	initialDelayMs     int64
 	newMemberAdded     bool
 	generation         int32
+	restored           bool   // no generation has begun since the restart
 	protocolType       string // "" is none: a group that only stores offsets
 	protocol           string // of the generation; "" is none
 	leader             string
@@ -266,7 +267,7 @@ func (g *group) restore() {
 	if v == nil {
 		return
 	}
-	g.generation = v.Generation
+	g.generation, g.restored = v.Generation, true
 	g.protocolType = v.ProtocolType
 	g.protocol = deref(v.Protocol)
 	g.stateSinceMs = v.StateMs
