@@ -122,6 +122,11 @@ func (s *Store) checkpoint(c *cut) error {
 	if err == nil {
 		err = s.journal.retire(c.file)
 	}
+	for _, l := range slices.SortedFunc(maps.Keys(c.states), compareLogs) {
+		if start := c.states[l].start; err == nil && start > 0 {
+			err = s.background.run(task{log: l, run: func() error { return l.trim(start) }})
+		}
+	}
 	if err == nil {
 		s.covered.Store(c.file)
 	} else {

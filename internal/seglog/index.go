@@ -27,6 +27,8 @@ type entryFile struct {
 	name string
 	size int
 
+	created func() // called when the file may be new, after it was created
+
 	mu     sync.Mutex
 	loaded bool
 	inFile int    // entries in the file
@@ -34,8 +36,8 @@ type entryFile struct {
 	dirty  bool   // the file has bytes that were not synced
 }
 
-func newEntryFile(fsys vfs.FS, name string, size int) *entryFile {
-	return &entryFile{fs: fsys, name: name, size: size}
+func newEntryFile(fsys vfs.FS, name string, size int, created func()) *entryFile {
+	return &entryFile{fs: fsys, name: name, size: size, created: created}
 }
 
 // opened is for a file whose number of entries is known.
@@ -90,6 +92,9 @@ func (e *entryFile) flush(force bool) error {
 	f, err := e.fs.OpenFile(e.name, os.O_RDWR|os.O_CREATE)
 	if err != nil {
 		return err
+	}
+	if from == 0 {
+		e.created()
 	}
 	if len(data) > 0 {
 		_, err = f.WriteAt(data, int64(from)*int64(e.size))

@@ -255,13 +255,18 @@ func (l *Log) SetStart(offset batch.Offset) (LSN, error) {
 	return lsn, nil
 }
 
-// trim deletes the segments that lie wholly below start. Only the background
-// goroutine and Open call it; the owner may add a segment meanwhile.
+// trim deletes the segments that lie wholly below start, except the one that
+// the checkpoint on disk calls the last, and what follows it: from there
+// recovery begins. The next checkpoint trims again. Only the background
+// goroutine calls it; the owner may add a segment meanwhile.
 func (l *Log) trim(start int64) error {
+	if l.synced.seg == nil {
+		return nil
+	}
 	for {
 		old := l.segments.Load()
 		n := 0
-		for n+1 < len(*old) && (*old)[n+1].base <= start {
+		for n+1 < len(*old) && (*old)[n+1].base <= start && (*old)[n].base < l.synced.seg.base {
 			n++
 		}
 		if n == 0 {

@@ -84,6 +84,8 @@ type recovery struct {
 	byOffset map[*Log]*logFiles
 	changed  map[*Log]bool
 	journals []uint64 // files found
+
+	recovered []*Log
 }
 
 // logFiles is what a log's directory holds.
@@ -366,7 +368,8 @@ func (l *Log) apply(e entry) error {
 func (r *recovery) finish() error {
 	s := r.s
 	c := &cut{seq: 1, states: map[*Log]logState{}}
-	for _, l := range r.logs() {
+	r.recovered = r.logs()
+	for _, l := range r.recovered {
 		if err := r.settle(l); err != nil {
 			return l.wrap("recover", l.w.end, err)
 		}
@@ -405,9 +408,8 @@ func (r *recovery) tidy(file uint64) error {
 	if err := s.journal.retire(file); err != nil {
 		return err
 	}
-	for _, l := range r.logs() {
-		start := int64(l.Start())
-		if err := s.background.run(task{log: l, run: func() error { return l.trim(start) }}); err != nil {
+	for _, l := range r.recovered {
+		if err := s.background.run(task{log: l, run: func() error { return l.trim(l.synced.start) }}); err != nil {
 			return err
 		}
 	}

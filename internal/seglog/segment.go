@@ -61,11 +61,12 @@ const (
 
 func newSegment(l *Log, base int64) *segment {
 	name := filepath.Join(l.dir, fmt.Sprintf("%020d", base))
+	created := func() { l.dirDirty.Store(true) }
 	return &segment{
 		s: l.s, log: l, base: base, name: name,
-		index: newEntryFile(l.s.fs, name+indexSuffix, indexEntryBytes),
-		times: newEntryFile(l.s.fs, name+timeSuffix, timeEntryBytes),
-		txns:  newEntryFile(l.s.fs, name+txnSuffix, txnEntryBytes),
+		index: newEntryFile(l.s.fs, name+indexSuffix, indexEntryBytes, created),
+		times: newEntryFile(l.s.fs, name+timeSuffix, timeEntryBytes, created),
+		txns:  newEntryFile(l.s.fs, name+txnSuffix, txnEntryBytes, created),
 	}
 }
 

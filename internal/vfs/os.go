@@ -102,7 +102,7 @@ func (OS) Lock(name string) (io.Closer, error) {
 		return nil, &LockedError{Name: name, Holder: strings.TrimSpace(string(buf[:n]))}
 	}
 	text := fmt.Sprintf("process %d\n", os.Getpid())
-	if err := f.Truncate(0); err == nil {
+	if err = f.Truncate(0); err == nil {
 		_, err = f.WriteAt([]byte(text), 0)
 	}
 	if err != nil {
