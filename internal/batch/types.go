@@ -2,6 +2,7 @@
 // markers and the records of Kafka's internal topics.
 //
 // The package is pure: no goroutine, clock, I/O, randomness, logging or lock.
+// The codecs, whose pools need sync, are in the package compress below it.
 package batch
 
 // ProducerID identifies a producer to the brokers; -1 is none (KIP-98).

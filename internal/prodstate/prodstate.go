@@ -14,7 +14,8 @@
 //     old events, whose timestamps lie days back, would make the broker forget a
 //     busy producer and accept its retries as new.
 //   - A verification token that belongs to a later transaction than the one a
-//     version 2 marker ends is kept in every case, not only for equal epochs.
+//     version 2 marker ends is kept in every case, not only for equal epochs; and
+//     a token whose epoch rises takes the version of the request that raised it.
 //
 // The package is pure: no goroutine, clock, I/O, randomness, logging or lock.
 package prodstate
