@@ -293,6 +293,30 @@ func TestStoreCheckerComparesAStoreWithItsChangelogUpToItsOffset(t *testing.T) {
 	}
 }
 
+func TestStoreCheckerAllowsForCompactionButNotForMore(t *testing.T) {
+	// The change a=1 at offset 0 was compacted away when a=3 came at offset 5.
+	compacted := []Change{{Offset: 1, Word: "b", Count: 1}, {Offset: 5, Word: "a", Count: 3}}
+	tests := []struct {
+		name  string
+		store Counts
+		equal bool
+	}{
+		{"a store from before the compaction", Counts{"a": 1, "b": 1}, true},
+		{"a store that ran ahead", Counts{"a": 3, "b": 1}, false},
+		{"a store with a word that the changelog never had", Counts{"b": 1, "c": 1}, false},
+		{"a store that missed a change that is still there", Counts{"a": 1}, false},
+	}
+	for _, tt := range tests {
+		c := NewStoreChecker([]StoreContent{{Offset: 2, Counts: tt.store}})
+		for _, ch := range compacted {
+			c.Add(ch)
+		}
+		if r := c.Result(); r.Equal() != tt.equal {
+			t.Errorf("%s: equal %v, want %v: %+v", tt.name, r.Equal(), tt.equal, r)
+		}
+	}
+}
+
 func TestCheckOffsets(t *testing.T) {
 	tests := []struct {
 		name          string
