@@ -16,6 +16,7 @@ func (m *Machine) abandon(k Request) {
 	s := &m.slots[k]
 	if s.request != 0 {
 		m.emit(CancelControl{Request: s.request})
+		m.straggler = true
 	}
 	*s = slot{}
 }
@@ -121,10 +122,12 @@ func (m *Machine) send(k Request, node int32) {
 	case ReqMetadata:
 		s.partitions = m.leaderless()
 	case ReqInitProducerID:
-		if !m.cfg.Transactional {
-			e.Identity = NoIdentity
-		} else {
+		if m.cfg.Transactional {
 			e.VersionMin, e.VersionMax = 3, 5
+			m.initSent = m.op != opInit
+		}
+		if m.op == opInit || !m.cfg.Transactional {
+			e.Identity = NoIdentity
 		}
 	case ReqAddPartitions:
 		s.partitions = m.unregistered()
@@ -233,6 +236,9 @@ func (m *Machine) retryControl(k Request, v Verdict, e ControlReplyEvent, code i
 	if k == ReqEndTxn && !e.NotSent {
 		m.endMaybe = true
 	}
+	if k >= ReqAddPartitions && e.Lost && !e.NotSent {
+		m.straggler = true
+	}
 	if v.Action == ActRefresh {
 		if k == ReqTxnOffsetCommit {
 			m.groupNode = NoNode
@@ -330,7 +336,6 @@ func (m *Machine) onIdentity(v Verdict, f Failure, id Identity) {
 		if m.state == stateReady {
 			m.state = stateOpen
 		}
-		m.touched = true
 		m.poison(f)
 	}
 }

@@ -63,10 +63,14 @@ type Machine struct {
 	endDeadlineMs                            int64 // for EndTxn(commit)
 	endMaybe                                 bool  // an EndTxn may have been acted on
 
-	// bumpNeeded: under version 1 a commit was retried after a lost answer;
-	// its first copy may still arrive, so the epoch must move on before the
-	// next transaction writes.
-	bumpNeeded       bool
+	// straggler: a control request of this transaction ended without an
+	// answer. Under version 1 its first copy may arrive during the next
+	// transaction, which has the same epoch, and end it or set its offsets
+	// back; so bumpNeeded makes the epoch move on before the next one writes.
+	straggler, bumpNeeded bool
+	// initSent: an InitProducerId that replaces this identity was sent, so
+	// the coordinator may already refuse everything else under it.
+	initSent         bool
 	unsettledUntilMs int64 // the last transaction may still be completing
 	describeOff      bool  // DescribeTransactions is refused here
 
@@ -268,6 +272,7 @@ func (m *Machine) progress() {
 // setIdentity takes a new producer id and epoch; all sequences restart at 0.
 func (m *Machine) setIdentity(id Identity) {
 	m.id = id
+	m.initSent = false
 	m.generation++
 }
 

@@ -54,7 +54,7 @@ func (m *Machine) progressCommit() {
 // finishTransaction returns to stateReady after a decided transaction.
 func (m *Machine) finishTransaction() {
 	m.state = stateReady
-	m.touched, m.unknown, m.commitTried = false, false, false
+	m.touched, m.unknown, m.commitTried, m.straggler = false, false, false, false
 }
 
 // onCommitReply takes EndTxn's final answer to a commit.
@@ -66,13 +66,13 @@ func (m *Machine) finishTransaction() {
 func (m *Machine) onCommitReply(v Verdict, f Failure, id Identity) {
 	switch {
 	case v.Action == ActOK:
-		retried := m.endMaybe
+		straggler := m.straggler
 		m.finishTransaction()
 		m.startSettle()
 		switch {
 		case m.protocol >= 2 && id.ProducerID >= 0:
 			m.setIdentity(id)
-		case m.protocol >= 2 || retried:
+		case m.protocol >= 2 || straggler:
 			m.bumpNeeded = true
 		}
 		m.done(Committed, Failure{})
@@ -178,7 +178,7 @@ func (m *Machine) progressResolve() {
 		}
 	}
 	switch {
-	case !m.cfg.Transactional:
+	case !m.cfg.Transactional || m.initSent:
 		m.phase = phaseInit
 	case m.touched:
 		m.phase = phaseAbort
@@ -215,7 +215,12 @@ func (m *Machine) onResolveReply(v Verdict, f Failure, id Identity) {
 			m.finishResolve(Aborted)
 		}
 	case v.Action == ActOK:
-		m.resolved = Aborted
+		// A copy of AddPartitionsToTxn that came after a successful commit may
+		// have opened an empty transaction, and that is what was aborted: after
+		// an unknown commit this success says nothing about it.
+		if !m.unknown {
+			m.resolved = Aborted
+		}
 		m.phase = phaseInit
 	case m.protocol >= 2 && !again && m.commitTried && v.Reason == ReasonTimedOutByCoordinator:
 		m.phase = phaseCommitAgain
