@@ -1,0 +1,93 @@
+package broker
+
+import (
+	"maps"
+	"slices"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kmsg"
+)
+
+// ApiVersions, key 18, versions 0 to 4, with the finalized features from
+// which clients learn that transaction.version 2 (KIP-890) is spoken here.
+
+// features are finalized at these levels. KIP-848 groups come later.
+var features = []struct {
+	name          string
+	min, max, now int16
+}{
+	{"transaction.version", 0, 2, 2},
+}
+
+func (b *Broker) apiVersions(r *request) reply {
+	req := r.Request.(*kmsg.ApiVersionsRequest)
+	resp := req.ResponseKind().(*kmsg.ApiVersionsResponse)
+	if req.Version < 0 { // a version we do not know: the answer is version 0
+		resp.Version, resp.ErrorCode = 0, kerr.UnsupportedVersion.Code
+	}
+	for _, key := range slices.Sorted(maps.Keys(b.apis)) {
+		k := kmsg.NewApiVersionsResponseApiKey()
+		k.ApiKey, k.MinVersion, k.MaxVersion = key, b.apis[key].min, b.apis[key].max
+		if key == kmsg.Produce.Int16() {
+			// librdkafka picks its record format by a minimum of 0
+			// (KAFKA-18659); versions 0 to 2 are refused all the same.
+			k.MinVersion = 0
+		}
+		resp.ApiKeys = append(resp.ApiKeys, k)
+	}
+	if req.Version < 3 {
+		return reply{resp: resp}
+	}
+	resp.FinalizedFeaturesEpoch = int64(b.meta.view().Starts)
+	for _, f := range features {
+		if f.min > 0 || req.Version >= 4 { // version 3 clients choke on a minimum of 0
+			s := kmsg.NewApiVersionsResponseSupportedFeature()
+			s.Name, s.MinVersion, s.MaxVersion = f.name, f.min, f.max
+			resp.SupportedFeatures = append(resp.SupportedFeatures, s)
+		}
+		l := kmsg.NewApiVersionsResponseFinalizedFeature()
+		l.Name, l.MinVersionLevel, l.MaxVersionLevel = f.name, f.now, f.now
+		resp.FinalizedFeatures = append(resp.FinalizedFeatures, l)
+	}
+	return reply{resp: resp}
+}
+
+// FindCoordinator, key 10, versions 0 to 6: this node coordinates everything.
+
+func (b *Broker) findCoordinator(r *request) reply {
+	req := r.Request.(*kmsg.FindCoordinatorRequest)
+	resp := req.ResponseKind().(*kmsg.FindCoordinatorResponse)
+	if req.Version < 4 {
+		c := b.coordinatorOf(req.CoordinatorType, req.CoordinatorKey)
+		resp.NodeID, resp.Host, resp.Port = c.NodeID, c.Host, c.Port
+		resp.ErrorCode, resp.ErrorMessage = c.ErrorCode, c.ErrorMessage
+		return reply{resp: resp}
+	}
+	for _, key := range req.CoordinatorKeys {
+		resp.Coordinators = append(resp.Coordinators, b.coordinatorOf(req.CoordinatorType, key))
+	}
+	return reply{resp: resp}
+}
+
+func (b *Broker) coordinatorOf(kind int8, key string) kmsg.FindCoordinatorResponseCoordinator {
+	c := kmsg.NewFindCoordinatorResponseCoordinator()
+	c.Key, c.NodeID, c.Port = key, -1, -1
+	fail := func(code int16, msg string) kmsg.FindCoordinatorResponseCoordinator {
+		c.ErrorCode, c.ErrorMessage = code, &msg
+		return c
+	}
+	topic := topicOffsets
+	switch kind {
+	case 0:
+	case 1:
+		topic = topicTransactions
+	default:
+		return fail(kerr.InvalidRequest.Code, "unknown coordinator type")
+	}
+	if _, err := b.topics.internalTopic(topic); err != nil {
+		return fail(kerr.CoordinatorNotAvailable.Code, err.Error())
+	}
+	c.NodeID, c.Host, c.Port = nodeID, b.host, b.port
+	c.ErrorMessage = kmsg.StringPtr("NONE") // as Kafka says it
+	return c
+}

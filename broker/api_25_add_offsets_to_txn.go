@@ -1,0 +1,41 @@
+package broker
+
+import (
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/hanbeon/hanbeon/internal/batch"
+	"github.com/hanbeon/hanbeon/internal/txn"
+)
+
+// AddOffsetsToTxn, key 25, versions 0 to 4: adds the group's partition of
+// __consumer_offsets to the transaction.
+
+func (b *Broker) addOffsetsToTxn(r *request) reply {
+	req := r.Request.(*kmsg.AddOffsetsToTxnRequest)
+	resp := req.ResponseKind().(*kmsg.AddOffsetsToTxnResponse)
+	if req.Group == "" {
+		resp.ErrorCode = kerr.InvalidGroupID.Code
+		return reply{resp: resp}
+	}
+	p, err := b.coordinator(topicOffsets, req.Group)
+	if err != nil {
+		resp.ErrorCode = coordinatorCode(err)
+		return reply{resp: resp}
+	}
+	a, ok := b.txnCall(req.TransactionalID, func(t txn.Token) txn.Command {
+		return txn.AddPartitions{
+			Token: t, TransactionalID: req.TransactionalID, ProducerID: batch.ProducerID(req.ProducerID),
+			Epoch: batch.Epoch(req.ProducerEpoch), Partitions: []batch.TopicPartition{p.TP},
+		}
+	})
+	if !ok {
+		return hangup
+	}
+	code := a.value.Code
+	if code == 0 && len(a.value.Partitions) > 0 {
+		code = a.value.Partitions[0].Code
+	}
+	resp.ErrorCode = fencedCode(code, req.Version >= 2)
+	return reply{resp: resp, lsn: a.lsn}
+}

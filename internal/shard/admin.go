@@ -1,0 +1,72 @@
+package shard
+
+import (
+	"github.com/twmb/franz-go/pkg/kerr"
+
+	"github.com/hanbeon/hanbeon/internal/batch"
+	"github.com/hanbeon/hanbeon/internal/group"
+	"github.com/hanbeon/hanbeon/internal/prodstate"
+	"github.com/hanbeon/hanbeon/internal/seglog"
+)
+
+// DeleteRecords moves the log's start up to offset; -1 is the high watermark.
+// done gets the new start.
+func (p *Partition) DeleteRecords(offset batch.Offset, done func(start batch.Offset, code int16, lsn seglog.LSN)) {
+	if !p.actor.post(func() {
+		if code := p.errCode(); code != 0 {
+			done(-1, code, p.lastLSN)
+			return
+		}
+		hw := p.log.DurableEnd()
+		if offset == -1 {
+			offset = hw
+		}
+		switch {
+		case offset < 0 || offset > hw:
+			done(-1, kerr.OffsetOutOfRange.Code, p.lastLSN)
+		case offset <= p.log.Start():
+			done(p.log.Start(), 0, p.lastLSN)
+		default:
+			lsn, err := p.log.SetStart(offset)
+			if err != nil {
+				p.fail(err)
+				done(-1, p.errCode(), p.lastLSN)
+				return
+			}
+			p.lastLSN = lsn
+			p.prod.SetLogStart(offset)
+			p.publish()
+			done(p.log.Start(), 0, lsn)
+		}
+	}) {
+		done(-1, kerr.NotLeaderForPartition.Code, 0)
+	}
+}
+
+// DescribeProducers lists the producers whose state the partition keeps.
+func (p *Partition) DescribeProducers(done func([]prodstate.ActiveProducer, seglog.LSN)) {
+	if !p.actor.post(func() { done(p.prod.Describe(), p.lastLSN) }) {
+		done(nil, 0)
+	}
+}
+
+// ExpireProducers forgets producers that were idle for too long.
+func (p *Partition) ExpireProducers() {
+	p.actor.post(func() {
+		if p.err == nil {
+			p.prod.Expire(nowMs(), p.env.ProducerIDExpirationMs)
+		}
+	})
+}
+
+// TopicDeleted drops committed offsets of partitions that are gone.
+func (p *Partition) TopicDeleted(topic string, partitions []int32, done func()) {
+	if !p.actor.post(func() {
+		if p.err == nil {
+			p.decideGroup(group.TopicDeleted{Topic: topic, Partitions: partitions})
+		}
+		done()
+	}) {
+		done()
+	}
+}
