@@ -89,7 +89,8 @@ func (p *pebbleBase) open(filesystem vfs.FS, opts PebbleOptions) (err error) {
 		cacheBytes = defaultReadCacheBytes
 	}
 	p.cache = newReadCache(max(cacheBytes, 0))
-	p.db, err = pebble.Open(p.dir, p.pebbleOptions(filesystem, shared, opts))
+	disk := newFreezeFS(filesystem, &p.damage)
+	p.db, err = pebble.Open(p.dir, p.pebbleOptions(disk, shared, opts))
 	if err != nil {
 		return p.openFailed(err)
 	}
@@ -97,6 +98,7 @@ func (p *pebbleBase) open(filesystem vfs.FS, opts PebbleOptions) (err error) {
 		_ = p.db.Close() // the first error says more
 		return err
 	}
+	disk.armed.Store(true)
 	return nil
 }
 

@@ -22,7 +22,8 @@ type Store interface {
 	// Commit or Rollback is an error. Without Seal, Commit applies everything.
 	Seal() error
 	// Commit moves the (sealed) overlay and the changelog offset into the store,
-	// in one atomic step. The offset is the next one to read in a restore.
+	// in one atomic step. The offset is the next one to read in a restore. A crash
+	// may take the newest commits of a store on disk, each of them as a whole.
 	Commit(changelogOffset int64) error
 	// Rollback drops all uncommitted writes, sealed or not.
 	Rollback()
