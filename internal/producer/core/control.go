@@ -221,6 +221,7 @@ func (m *Machine) onControlReply(e ControlReplyEvent) {
 		m.offsetsAdded = m.proceed(v, f) || m.offsetsAdded
 	case ReqTxnOffsetCommit:
 		m.offsetsDone = m.proceed(v, f) || m.offsetsDone
+		m.proved = m.proved || m.offsetsDone
 	case ReqEndTxn:
 		switch m.op {
 		case opCommit:
@@ -314,6 +315,9 @@ func (m *Machine) onFeatures(v Verdict, f Failure, x Features) {
 func (m *Machine) onIdentity(v Verdict, f Failure, id Identity) {
 	switch v.Action {
 	case ActOK:
+		if m.op == opNone && m.state == stateNew {
+			return // of an Init that was given up: the next one asks again
+		}
 		m.setIdentity(id)
 		m.bumpNeeded = false
 		switch m.op {
@@ -321,13 +325,21 @@ func (m *Machine) onIdentity(v Verdict, f Failure, id Identity) {
 			m.state = stateReady
 			m.done(Committed, Failure{})
 		case opResolve:
-			m.finishResolve(m.resolved)
+			if m.phase == phaseInit {
+				m.finishResolve(m.resolved)
+				return
+			}
+			m.forgetTransaction()
+		default:
+			if m.state == stateUnresolved {
+				m.forgetTransaction()
+			}
 		}
 	case ActFenced, ActFatal:
 		m.fatal(f)
 	default:
-		if m.op == opInit || m.op == opResolve {
-			m.done(Unknown, f)
+		if m.op == opInit || m.op == opResolve || m.state == stateNew {
+			m.failOperation(f)
 			return
 		}
 		// The bump between two transactions failed: nothing may be written
@@ -339,6 +351,10 @@ func (m *Machine) onIdentity(v Verdict, f Failure, id Identity) {
 		m.poison(f)
 	}
 }
+
+// forgetTransaction notes that a new identity came while nobody waited for it:
+// under the old one nothing can be open any more.
+func (m *Machine) forgetTransaction() { m.touched, m.forceInit = false, false }
 
 // onDescribed takes the answer to "has the last transaction completed?". It is
 // an optimisation only: any doubt ends the asking, and the broker itself
@@ -352,12 +368,15 @@ func (m *Machine) onDescribed(v Verdict, e ControlReplyEvent) {
 	case v.Action == ActFail || v.Action == ActFatal:
 		m.describeOff = true
 		m.unsettledUntilMs = 0
-	default:
+	case v.Action == ActOK:
+		m.unsettledUntilMs = 0
+		s.retryAtMs = 0
+	default: // ask again, within SettleMaxMs
 		if v.Action == ActRefresh {
 			m.txnNode = NoNode
 		}
-		m.unsettledUntilMs = 0
-		s.retryAtMs = 0
+		s.attempts++
+		s.retryAtMs = m.nowMs + m.backoff(s.attempts, 0)
 	}
 }
 

@@ -68,6 +68,11 @@ type Machine struct {
 	// transaction, which has the same epoch, and end it or set its offsets
 	// back; so bumpNeeded makes the epoch move on before the next one writes.
 	straggler, bumpNeeded bool
+	// proved: the coordinator has acted under this identity, so nothing of
+	// an earlier one is being completed any more. lastEndMs is when the last
+	// transaction ended.
+	proved    bool
+	lastEndMs int64
 	// initSent: an InitProducerId that replaces this identity was sent, so
 	// the coordinator may already refuse everything else under it.
 	initSent         bool
@@ -204,9 +209,11 @@ func (m *Machine) onCancel() {
 	f := Failure{Reason: ReasonCanceled, Message: "the caller's context ended", Partition: -1}
 	switch m.op {
 	case opNone:
-	case opInit, opResolve:
-		m.abandon(ReqInitProducerID)
-		m.abandon(ReqEndTxn)
+	case opInit:
+		// The request stays: sent again beside it, the two could be acted on
+		// in either order, and the producer would fence itself.
+		m.done(Unknown, f)
+	case opResolve:
 		m.done(Unknown, f)
 	case opFlush:
 		m.done(Unknown, f)
@@ -272,7 +279,7 @@ func (m *Machine) progress() {
 // setIdentity takes a new producer id and epoch; all sequences restart at 0.
 func (m *Machine) setIdentity(id Identity) {
 	m.id = id
-	m.initSent = false
+	m.initSent, m.proved = false, false
 	m.generation++
 }
 

@@ -277,6 +277,7 @@ func (m *Machine) ack(p *partition, b *Batch, base batch.Offset) {
 	m.remove(p, b, Release{Batch: b, Acked: true, LastOffset: last})
 	p.attempts, p.lastCode = 0, 0
 	p.serial = false
+	m.proved = m.proved || b.id == m.id
 }
 
 // remove takes a batch out of its queue and gives it back to the shell.

@@ -60,9 +60,9 @@ type sim struct {
 	cluster *simCluster
 	leaders []int32
 
-	faults bool
-	cuts   int
-	gaps   int // batches refused for their sequence and sent again
+	faults         bool
+	cuts, canceled int // connections cut, operations given up
+	gaps           int // batches refused for their sequence and sent again
 }
 
 func newSim(seed uint64, v int16, partitions int, cfg Config) *sim {
@@ -127,6 +127,11 @@ func (s *sim) do(ev Event) OpDone {
 	s.done = nil
 	s.step(ev)
 	for limit := 0; len(s.done) == 0; limit++ {
+		if s.chance(100) && s.rng.IntN(300) == 0 { // the caller's context ends
+			s.canceled++
+			s.step(CancelEvent{})
+			continue
+		}
 		if !s.runNext() || limit > 200_000 {
 			panic(fmt.Sprintf("%T does not end: op %d phase %d state %d", ev, s.m.op, s.m.phase, s.m.state))
 		}
@@ -238,8 +243,10 @@ type simResult struct {
 // run commits txns transactions, each with an offset, retrying the aborted
 // ones as a stream processor does, and checks the committed content.
 func (s *sim) run(txns int) (res simResult) {
-	if d := s.do(InitEvent{}); d.Failure.Reason != ReasonNone {
-		panic(fmt.Sprintf("%+v", d))
+	for d := s.do(InitEvent{}); d.Failure.Reason != ReasonNone; d = s.do(InitEvent{}) {
+		if d.Failure.Reason != ReasonCanceled {
+			panic(fmt.Sprintf("%+v", d))
+		}
 	}
 	want := make([][]int, len(s.leaders))
 	for position := 0; position < txns; {
@@ -301,7 +308,7 @@ func (s *sim) finish(position int, res *simResult) (int, Outcome) {
 	case Committed:
 		return position + 1, Committed
 	case Aborted:
-		if d.Failure.Reason != ReasonTimeout && d.Failure.Reason != ReasonFenced {
+		if d.Failure.Reason != ReasonTimeout && d.Failure.Reason != ReasonFenced && d.Failure.Reason != ReasonCanceled {
 			res.aborted++
 		}
 		ev := Event(AbortEvent{})
@@ -328,6 +335,9 @@ func (s *sim) finish(position int, res *simResult) (int, Outcome) {
 // a new producer with the same id.
 func (s *sim) resolve(ev Event, res *simResult) Outcome {
 	d := s.do(ev)
+	for d.Failure.Reason == ReasonCanceled {
+		d = s.do(ev)
+	}
 	if d.Failure.Reason == ReasonFenced && s.cluster.v == 1 {
 		res.fenced++
 		old := s.m
@@ -336,7 +346,9 @@ func (s *sim) resolve(ev Event, res *simResult) Outcome {
 		for range s.leaders {
 			s.m.AddPartition()
 		}
-		d = s.do(InitEvent{})
+		for d = s.do(InitEvent{}); d.Failure.Reason == ReasonCanceled; {
+			d = s.do(InitEvent{})
+		}
 	}
 	if d.Failure.Reason != ReasonNone {
 		panic(fmt.Sprintf("%T: %+v", ev, d.Failure))
@@ -348,7 +360,7 @@ func TestSimulatedFaultsLoseAndDoubleNothing(t *testing.T) {
 	for _, v := range []int16{2, 1} {
 		t.Run(fmt.Sprintf("version%d", v), func(t *testing.T) {
 			var total simResult
-			cuts := 0
+			cuts, canceled := 0, 0
 			for seed := range uint64(150) {
 				s := newSim(seed, v, 3, Config{})
 				s.faults = true
@@ -361,12 +373,13 @@ func TestSimulatedFaultsLoseAndDoubleNothing(t *testing.T) {
 				total.chosen += res.chosen
 				total.fenced += res.fenced
 				cuts += s.cuts
+				canceled += s.canceled
 			}
-			t.Logf("%d cuts, %d aborted by failure, %d by choice, %d unknown, %d fenced by themselves", cuts, total.aborted, total.chosen, total.unknown, total.fenced)
+			t.Logf("%d cuts, %d cancelled, %d aborted by failure, %d by choice, %d unknown, %d fenced by themselves", cuts, canceled, total.aborted, total.chosen, total.unknown, total.fenced)
 			if total.aborted > 0 {
 				t.Errorf("%d transactions were aborted by faults that a retry cures", total.aborted)
 			}
-			if cuts == 0 || total.unknown == 0 || total.chosen == 0 {
+			if cuts == 0 || canceled == 0 || total.unknown == 0 || total.chosen == 0 {
 				t.Error("no faults happened: this run proves nothing")
 			}
 		})

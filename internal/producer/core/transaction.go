@@ -113,6 +113,7 @@ func (m *Machine) commitTimedOut() {
 // steps of add.partitions.to.txn.retry.backoff.ms (20 ms); asking first
 // takes about a millisecond.
 func (m *Machine) startSettle() {
+	m.lastEndMs = m.nowMs
 	if m.describeOff {
 		return
 	}
@@ -159,11 +160,12 @@ func (m *Machine) startResolve(recovering bool) {
 	m.state = stateUnresolved
 	m.resolved = Unknown
 	m.forceInit = recovering && !m.touched
+	// An InitProducerId under way is waited for: two of them may be acted on
+	// in either order, and the producer would fence itself.
 	if m.failure.Reason == ReasonMappingLost {
 		m.forceInit = true
 	}
 	m.abandon(ReqEndTxn)
-	m.abandon(ReqInitProducerID)
 	m.bumpNeeded = false
 	m.dropUnsent()
 }
@@ -172,7 +174,7 @@ func (m *Machine) progressResolve() {
 	if m.phase != phaseDrain || m.unacked > 0 {
 		return
 	}
-	for _, k := range []Request{ReqAddPartitions, ReqAddOffsets, ReqTxnOffsetCommit} {
+	for _, k := range []Request{ReqInitProducerID, ReqAddPartitions, ReqAddOffsets, ReqTxnOffsetCommit} {
 		if m.slots[k].request != 0 {
 			return
 		}
@@ -180,10 +182,15 @@ func (m *Machine) progressResolve() {
 	switch {
 	case !m.cfg.Transactional || m.initSent:
 		m.phase = phaseInit
+	case m.touched && m.protocol >= 2 && m.unsettledUntilMs != 0:
+		// The transaction before is being completed; an abort of this one
+		// would be answered PRODUCER_FENCED meanwhile.
 	case m.touched:
 		m.phase = phaseAbort
 	case m.forceInit:
 		m.phase = phaseInit
+	case m.unknown:
+		m.finishResolve(m.resolved)
 	default:
 		m.finishResolve(Aborted)
 	}
@@ -204,6 +211,13 @@ func (m *Machine) progressResolve() {
 func (m *Machine) onResolveReply(v Verdict, f Failure, id Identity) {
 	again := m.phase == phaseCommitAgain
 	switch {
+	case v.Action == ActFenced && m.protocol >= 2 && !m.proved && m.nowMs < m.lastEndMs+5*m.cfg.SettleMaxMs:
+		// PRODUCER_FENCED is also what the coordinator says about the current
+		// epoch while it completes the transaction before.
+		s := &m.slots[ReqEndTxn]
+		s.attempts++
+		s.retryAtMs = m.nowMs + m.backoff(s.attempts, 51)
+		m.emit(Retried{Kind: ReqEndTxn, Code: f.Code})
 	case v.Action == ActFenced, v.Action == ActFatal:
 		m.fatal(f)
 	case v.Action == ActOK && m.protocol >= 2 && id.ProducerID >= 0:
