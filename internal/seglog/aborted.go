@@ -91,7 +91,10 @@ func (l *Log) AbortedIn(from, upTo batch.Offset) ([]AbortedTxn, error) {
 		if err == nil {
 			entries, err = g.txns.from(i)
 		}
-		if err != nil {
+		if err != nil && from < l.Start() { // the segment was deleted meanwhile
+			err = ErrOffsetOutOfRange
+		}
+		if err = l.stillThere(err); err != nil {
 			return nil, l.wrap("read transaction index of", int64(from), err)
 		}
 		for ; len(entries) > 0; entries = entries[txnEntryBytes:] {

@@ -143,6 +143,9 @@ func nextEntry(b []byte) (entry, []byte, error) {
 	if len(b) < entryHeaderBytes {
 		return entry{}, nil, fmt.Errorf("entry header of %d bytes is cut at %d", entryHeaderBytes, len(b))
 	}
+	if b[1]|b[2]|b[3] != 0 {
+		return entry{}, nil, fmt.Errorf("reserved bytes of the entry header are not zero")
+	}
 	be := binary.BigEndian
 	e := entry{Kind: entryKind(b[0]), Log: LogID(be.Uint32(b[4:])), Offset: batch.Offset(be.Uint64(b[8:]))}
 	n := int64(be.Uint32(b[16:]))

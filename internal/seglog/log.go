@@ -73,17 +73,19 @@ type SegmentInfo struct {
 
 // Segments describes the log's segments, oldest first.
 func (l *Log) Segments() ([]SegmentInfo, error) {
-	segs := *l.segments.Load()
-	out := make([]SegmentInfo, len(segs))
-	for i, g := range segs {
+	var out []SegmentInfo
+	for _, g := range *l.segments.Load() {
 		ts, _, err := g.maxTimestamp()
+		if err != nil && g.gone.Load() { // deleted meanwhile
+			continue
+		}
 		if err != nil {
 			return nil, l.wrap("read segments", g.base, err)
 		}
-		out[i] = SegmentInfo{Base: batch.Offset(g.base), Next: l.End(), Bytes: g.size.Load(), MaxTimestampMs: ts}
-		if i > 0 {
-			out[i-1].Next = out[i].Base
+		if n := len(out); n > 0 {
+			out[n-1].Next = batch.Offset(g.base)
 		}
+		out = append(out, SegmentInfo{Base: batch.Offset(g.base), Next: l.End(), Bytes: g.size.Load(), MaxTimestampMs: ts})
 	}
 	return out, nil
 }

@@ -38,22 +38,33 @@ func (l *Log) Read(dst []byte, from batch.Offset, maxBytes int, upTo batch.Offse
 	if from >= upTo || maxBytes <= 0 && !atLeastOne {
 		return dst, nil
 	}
+	had := len(dst)
 	for _, g := range l.find(int64(from)) {
 		pos, err := l.locate(g, int64(from))
-		if err == nil && pos < g.size.Load() {
+		found := err == nil && pos < g.size.Load()
+		if found {
 			dst, err = l.readSegment(g, dst, pos, maxBytes, int64(upTo), atLeastOne)
-			if err == nil {
-				return dst, nil
-			}
 		}
-		if err != nil {
-			if from < l.Start() { // deleted while we looked
-				err = ErrOffsetOutOfRange
-			}
-			return dst, l.wrap("read", int64(from), err)
+		if err != nil && from < l.Start() { // the segment was deleted meanwhile
+			err = ErrOffsetOutOfRange
+		}
+		if err = l.stillThere(err); err != nil {
+			return dst[:had], l.wrap("read", int64(from), err)
+		}
+		if found {
+			return dst, nil
 		}
 	}
 	return dst, nil
+}
+
+// stillThere ends every read: while the log was being deleted, a file of the
+// same name may have come to be another log's.
+func (l *Log) stillThere(err error) error {
+	if l.deleted.Load() {
+		return ErrDeleted
+	}
+	return err
 }
 
 // locate is segment.position with a look at the hints first.

@@ -43,7 +43,7 @@ func (r *recovery) restore(l *Log) error {
 }
 
 // removeAfter deletes the files of segments after the last checkpointed one,
-// and temporary files.
+// indexes without a segment, and temporary files.
 func (r *recovery) removeAfter(l *Log, last int64) error {
 	files := r.byOffset[l]
 	remove := func(name string) error {
@@ -60,7 +60,7 @@ func (r *recovery) removeAfter(l *Log, last int64) error {
 		}
 	}
 	for _, base := range slices.Concat(files.segments, files.others) {
-		if base <= last {
+		if _, whole := files.sizes[base]; base <= last && whole {
 			continue
 		}
 		name := newSegment(l, base).name

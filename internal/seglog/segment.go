@@ -37,6 +37,7 @@ type segment struct {
 	rebuild sync.Mutex // one reader at a time rebuilds a damaged index
 	syncing sync.Mutex // one sync at a time: who finds the file clean must not overtake the sync that cleans it
 	checked atomic.Bool
+	gone    atomic.Bool // being removed: nobody may make its files anew
 
 	// The open file. Users hold the read lock while they use it; the pool
 	// takes the write lock to close it.
@@ -172,6 +173,7 @@ func (g *segment) indexes() []*entryFile { return []*entryFile{g.index, g.times,
 
 // remove deletes the segment's files.
 func (g *segment) remove() error {
+	g.gone.Store(true)
 	if err := g.close(false); err != nil {
 		return err
 	}
@@ -312,6 +314,9 @@ func (g *segment) checkIndex() error {
 	defer g.rebuild.Unlock()
 	if g.checked.Load() {
 		return nil
+	}
+	if g.gone.Load() {
+		return fmt.Errorf("segment %s: %w", g.name, fs.ErrNotExist)
 	}
 	for _, e := range []*entryFile{g.index, g.times} {
 		st, err := g.s.fs.Stat(e.name)

@@ -4,29 +4,35 @@ import (
 	"github.com/hanbeon/hanbeon/internal/batch"
 )
 
-// OffsetForTimestamp finds the first batch below upTo, and at or after the log
-// start, that has a record with a timestamp of ms or later (ListOffsets with a
-// timestamp). It returns the base offset of the batch and its largest
-// timestamp: the exact record is found by reading that one batch. ok is false
+// OffsetForTimestamp finds the first record below upTo, and at or after the
+// log start, with a timestamp of ms or later (ListOffsets with a timestamp),
+// and returns its offset and timestamp. Markers count as records. ok is false
 // if there is none.
-func (l *Log) OffsetForTimestamp(ms int64, upTo batch.Offset) (base batch.Offset, maxTs int64, ok bool, err error) {
+func (l *Log) OffsetForTimestamp(ms int64, upTo batch.Offset) (off batch.Offset, ts int64, ok bool, err error) {
 	start := int64(l.Start())
+	upTo = min(upTo, l.End())
 	for _, g := range l.find(start) {
-		ts, _, err := g.maxTimestamp()
-		if err == nil && ts >= ms {
-			base, maxTs, ok, err = g.offsetForTimestamp(ms, start)
+		if g.base >= int64(upTo) {
+			break
 		}
-		if err != nil {
+		maxTs, _, err := g.maxTimestamp()
+		if err == nil && maxTs >= ms {
+			off, ts, ok, err = g.offsetForTimestamp(ms, start, int64(upTo))
+		}
+		if err != nil && int64(l.Start()) > start { // a segment was deleted meanwhile
+			return l.OffsetForTimestamp(ms, upTo)
+		}
+		if err = l.stillThere(err); err != nil {
 			return 0, 0, false, l.wrap("look up timestamp in", g.base, err)
 		}
 		if ok {
-			return base, maxTs, base < upTo, nil
+			return off, ts, true, nil
 		}
 	}
 	return 0, 0, false, nil
 }
 
-func (g *segment) offsetForTimestamp(ms, start int64) (base batch.Offset, maxTs int64, ok bool, err error) {
+func (g *segment) offsetForTimestamp(ms, start, upTo int64) (off batch.Offset, ts int64, ok bool, err error) {
 	if err := g.checkIndex(); err != nil {
 		return 0, 0, false, err
 	}
@@ -44,27 +50,89 @@ func (g *segment) offsetForTimestamp(ms, start int64) (base batch.Offset, maxTs 
 	if err != nil {
 		return 0, 0, false, err
 	}
-	err = g.scan(pos, func(_ int64, h batchHeader) bool {
-		if h.maxTs >= ms {
-			base, maxTs, ok = batch.Offset(h.base), h.maxTs, true
+	var inner error
+	err = g.scan(pos, func(pos int64, h batchHeader) bool {
+		if h.base >= upTo {
+			return false
 		}
-		return !ok
+		if h.maxTs >= ms {
+			off, ts, ok, inner = g.firstRecord(pos, h, ms, batch.Offset(start))
+		}
+		return !ok && inner == nil
 	})
-	return base, maxTs, ok, err
+	if err == nil {
+		err = inner
+	}
+	return off, ts, ok && int64(off) < upTo, err
 }
 
-// MaxTimestamp returns the largest timestamp of the log and the last offset of
-// the first batch that has it; -1 and -1 if the log is empty (ListOffsets -3).
-func (l *Log) MaxTimestamp() (offset batch.Offset, ms int64, err error) {
-	offset, ms = -1, noTimestamp
-	for _, g := range *l.segments.Load() {
-		ts, at, err := g.maxTimestamp()
+// firstRecord looks in one batch for the first record at or after an offset
+// and a time.
+func (g *segment) firstRecord(pos int64, bh batchHeader, ms int64, from batch.Offset) (off batch.Offset, ts int64, ok bool, err error) {
+	raw := make([]byte, bh.size)
+	if err := g.readAt(raw, pos); err != nil {
+		return 0, 0, false, err
+	}
+	h, err := batch.ParseHeader(raw)
+	if err != nil {
+		return 0, 0, false, g.corrupt(pos, err.Error())
+	}
+	for r, err := range batch.Records(raw) {
 		if err != nil {
-			return -1, noTimestamp, l.wrap("look up largest timestamp in", g.base, err)
+			return 0, 0, false, g.corrupt(pos, err.Error())
 		}
-		if ts > ms && at >= l.start.Load() {
-			offset, ms = batch.Offset(at), ts
+		off, ts := h.BaseOffset+batch.Offset(r.OffsetDelta), h.TimestampMs(&r)
+		if off >= from && ts >= ms {
+			return off, ts, true, nil
 		}
 	}
-	return offset, ms, nil
+	return 0, 0, false, nil
+}
+
+// MaxTimestamp returns the offset and timestamp of the first record with the
+// largest timestamp in the log; -1 and -1 if there is none (ListOffsets -3).
+func (l *Log) MaxTimestamp() (off batch.Offset, ms int64, err error) {
+	start := l.Start()
+	off, ms, err = l.maxTimestamp(int64(start))
+	if err != nil && l.Start() > start { // a segment was deleted meanwhile
+		return l.MaxTimestamp()
+	}
+	if err = l.stillThere(err); err != nil {
+		return -1, batch.NoTimestampMs, l.wrap("look up largest timestamp in", int64(start), err)
+	}
+	return off, ms, nil
+}
+
+func (l *Log) maxTimestamp(start int64) (off batch.Offset, ms int64, err error) {
+	var in *segment
+	at := int64(-1)
+	ms = batch.NoTimestampMs
+	for _, g := range l.find(start) {
+		ts, last, err := g.maxTimestamp()
+		if err != nil {
+			return 0, 0, err
+		}
+		if ts > ms && last >= start {
+			in, at, ms = g, last, ts
+		}
+	}
+	if in == nil {
+		return -1, ms, nil
+	}
+	pos, err := in.position(at)
+	if err != nil {
+		return 0, 0, err
+	}
+	off = batch.Offset(at) // if the header promises more than the records hold
+	scanErr := in.scan(pos, func(pos int64, h batchHeader) bool {
+		o, _, ok, rerr := in.firstRecord(pos, h, ms, batch.Offset(start))
+		if err = rerr; ok {
+			off = o
+		}
+		return false
+	})
+	if err == nil {
+		err = scanErr
+	}
+	return off, ms, err
 }
