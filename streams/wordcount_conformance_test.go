@@ -55,6 +55,9 @@ type wordCountConfig struct {
 	sessionTimeout                 time.Duration
 	memory                         bool
 	faults                         string
+	// spread is about how many different words there are; lines is how many
+	// lines are written at a time.
+	spread, lines int
 }
 
 func (c wordCountConfig) env() []string {
@@ -188,18 +191,18 @@ func (b *bed) config(partitions int32) wordCountConfig {
 		}
 	}
 	return wordCountConfig{broker: b.broker, app: app, in: app + "-in", out: app + "-out", stateDir: b.t.TempDir(),
-		workers: 2, guarantee: streams.ExactlyOnceV2, transactionTimeout: 10 * time.Second, sessionTimeout: 6 * time.Second}
+		workers: 2, spread: 20, lines: 20, guarantee: streams.ExactlyOnceV2, transactionTimeout: 10 * time.Second, sessionTimeout: 6 * time.Second}
 }
 
 // produce writes lines of five words and counts them into want.
-func (b *bed) produce(topic string, lines int, random *rand.Rand, want map[string]int64) {
+func (b *bed) produce(c wordCountConfig, lines int, random *rand.Rand, want map[string]int64) {
 	for range lines {
 		words := make([]string, 5)
 		for i := range words {
-			words[i] = "w" + strconv.Itoa(int(random.ExpFloat64()*20))
+			words[i] = "w" + strconv.Itoa(int(random.ExpFloat64()*float64(c.spread)))
 			want[words[i]]++
 		}
-		b.client.Produce(context.Background(), &kgo.Record{Topic: topic, Value: []byte(strings.Join(words, " "))}, func(_ *kgo.Record, err error) {
+		b.client.Produce(context.Background(), &kgo.Record{Topic: c.in, Value: []byte(strings.Join(words, " "))}, func(_ *kgo.Record, err error) {
 			if err != nil {
 				b.t.Error("produce:", err)
 			}
@@ -259,19 +262,72 @@ func (b *bed) violations(topic string, want map[string]int64, limit time.Duratio
 	return bad, detail
 }
 
+// checkCaughtUp compares the group's offsets with the ends of the input and of
+// the repartition topic: after a clean shutdown all are committed, and the
+// positions have passed the transaction markers.
+func (b *bed) checkCaughtUp(c wordCountConfig) {
+	b.t.Helper()
+	topics := []string{c.in, c.app + "-counts-repartition"}
+	ends, err := b.admin.ListEndOffsets(context.Background(), topics...)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	committed, err := b.admin.FetchOffsets(context.Background(), c.app)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	ends.Each(func(end kadm.ListedOffset) {
+		at, ok := committed.Lookup(end.Topic, end.Partition)
+		if end.Offset > 0 && (!ok || at.At != end.Offset) {
+			b.t.Errorf("%s/%d: committed %d, the end is %d", end.Topic, end.Partition, at.At, end.Offset)
+		}
+	})
+}
+
+// waitForAtLeast reads until every word has reached its count at least once,
+// and names one that does not.
+func (b *bed) waitForAtLeast(topic string, want map[string]int64, limit time.Duration) string {
+	consumer, err := kgo.NewClient(kgo.SeedBrokers(b.broker), kgo.ConsumeTopics(topic), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	defer consumer.Close()
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
+	defer cancel()
+	most := make(map[string]int64)
+	for ctx.Err() == nil {
+		consumer.PollFetches(ctx).EachRecord(func(r *kgo.Record) {
+			most[string(r.Key)] = max(most[string(r.Key)], int64(binary.BigEndian.Uint64(r.Value)))
+		})
+		short := ""
+		for word, n := range want {
+			if most[word] < n {
+				short = fmt.Sprintf("%s is %d, want at least %d", word, most[word], n)
+			}
+		}
+		if short == "" {
+			return ""
+		}
+		if ctx.Err() != nil {
+			return short
+		}
+	}
+	return "no output"
+}
+
 func TestWordCountIsExactUnderKillNine(t *testing.T) {
 	b := newBed(t)
 	c := b.config(4)
 	random := rand.New(rand.NewPCG(1, 2))
 	want := make(map[string]int64)
-	b.produce(c.in, 20_000, random, want)
+	b.produce(c, 20_000, random, want)
 	for round := range 5 {
 		p := startWordCount(t, fmt.Sprintf("run%d", round), c)
 		go func() {
 			time.Sleep(time.Duration(1500+random.IntN(1500)) * time.Millisecond)
 			_ = p.cmd.Process.Kill()
 		}()
-		b.produce(c.in, 3_000, rand.New(rand.NewPCG(uint64(round), 3)), want)
+		b.produce(c, 3_000, rand.New(rand.NewPCG(uint64(round), 3)), want)
 		<-p.done
 	}
 	p := startWordCount(t, "last", c)
@@ -282,6 +338,7 @@ func TestWordCountIsExactUnderKillNine(t *testing.T) {
 	if bad > 0 {
 		t.Errorf("%d violations%s", bad, detail)
 	}
+	b.checkCaughtUp(c)
 }
 
 func TestMissingTopicIsNamedWithARemedy(t *testing.T) {

@@ -67,10 +67,15 @@ func (w *worker) commitPlain(ctx context.Context, offsets producer.Offsets) erro
 	for _, topic := range sortedKeys(byTopic) {
 		req.Topics = append(req.Topics, *byTopic[topic])
 	}
-	resp, err := req.RequestWith(ctx, w.control)
+	coordinator, err := groupCoordinator(ctx, w.control, group.GroupID)
+	if err != nil {
+		return err
+	}
+	reply, err := w.control.Broker(coordinator).Request(ctx, commitByName{req})
 	if err != nil {
 		return fmt.Errorf("commit offsets of group %s: %w", group.GroupID, err)
 	}
+	resp := reply.(*kmsg.OffsetCommitResponse)
 	for _, t := range resp.Topics {
 		for _, p := range t.Partitions {
 			if err := kerr.ErrorForCode(p.ErrorCode); err != nil {
@@ -83,3 +88,10 @@ func (w *worker) commitPlain(ctx context.Context, offsets producer.Offsets) erro
 	}
 	return nil
 }
+
+// commitByName keeps OffsetCommit at the last version that names topics;
+// version 10 wants topic ids (KIP-848).
+type commitByName struct{ *kmsg.OffsetCommitRequest }
+
+// MaxVersion implements kmsg.Request.
+func (commitByName) MaxVersion() int16 { return 9 }

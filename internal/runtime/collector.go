@@ -11,9 +11,9 @@ import (
 // collector gives the tasks of one worker its producer. It begins a
 // transaction with the first record.
 type collector struct {
-	prod   *producer.Producer
-	topics map[string]*outTopic
-	last   *outTopic // the topic of the record before, mostly the next one's too
+	prod          *producer.Producer
+	topics        map[string]*outTopic
+	last          *outTopic // the topic of the record before, mostly the next one's too
 	transactional bool
 	// open says that a transaction has begun or, without transactions, that
 	// something was sent since the last commit.

@@ -65,9 +65,6 @@ func (c *txnCommit) run(ctx context.Context, group producer.GroupMetadata, offse
 	if err := c.prod.Flush(ctx); err != nil {
 		return dropped, false, fmt.Errorf("flush before the commit: %w", err)
 	}
-	if c.faults.NoGroupMetadata {
-		group.MemberID, group.GenerationID = "", -1
-	}
 	outcome, err := c.prod.Commit(ctx, group, offsets)
 	switch outcome {
 	case producer.Committed:
@@ -177,14 +174,9 @@ func (w *worker) commitTransaction(ctx context.Context, offsets producer.Offsets
 	if w.out.failed != nil {
 		return w.handle(ctx, w.out.failed)
 	}
-	if w.opts.Faults.StoreBeforeCommit {
-		if err := w.commitStores(); err != nil {
-			return err
-		}
-	}
-	inTxn := offsets
-	if w.opts.Faults.OffsetsOutsideTransaction {
-		inTxn = nil
+	inTxn, err := w.breakBefore(ctx, group, offsets)
+	if err != nil {
+		return w.handle(ctx, err)
 	}
 	c := &txnCommit{
 		prod: w.prod, open: w.out.open, faults: w.opts.Faults, stillMember: w.stillMember,
@@ -199,8 +191,8 @@ func (w *worker) commitTransaction(ctx context.Context, offsets producer.Offsets
 		w.log.Warn("the outcome of a commit was unknown", "kept", v == kept, "err", err)
 	}
 	if v == kept && w.opts.Faults.OffsetsOutsideTransaction {
-		if err := w.commitPlain(ctx, offsets); err != nil {
-			return err
+		if err := w.breakAfter(ctx, offsets); err != nil {
+			return w.handle(ctx, err)
 		}
 	}
 	return w.conclude(ctx, v, asked, err)

@@ -21,7 +21,6 @@ type scriptedTxn struct {
 	outcome    producer.Outcome
 	commitErr  error
 	recoverErr []error // one per call, then nil
-	group      producer.GroupMetadata
 }
 
 func (s *scriptedTxn) Begin() error {
@@ -34,8 +33,8 @@ func (s *scriptedTxn) Flush(context.Context) error {
 	return s.flushErr
 }
 
-func (s *scriptedTxn) Commit(_ context.Context, g producer.GroupMetadata, _ producer.Offsets) (producer.Outcome, error) {
-	s.calls, s.group = append(s.calls, "commit"), g
+func (s *scriptedTxn) Commit(context.Context, producer.GroupMetadata, producer.Offsets) (producer.Outcome, error) {
+	s.calls = append(s.calls, "commit")
 	return s.outcome, s.commitErr
 }
 
@@ -145,14 +144,11 @@ func TestUnstableOffsetsAreWaitedFor(t *testing.T) {
 	}
 }
 
-// The negative controls must change what is sent, or they would control nothing.
-func TestFaultsBreakTheProtocol(t *testing.T) {
+// The negative control must change the protocol, or it would control nothing.
+func TestUnknownTakenForAbortedIsNotAsked(t *testing.T) {
 	prod := &scriptedTxn{outcome: producer.Unknown}
-	run := txnCommit{prod: prod, open: true, faults: faults.Set{NoGroupMetadata: true, UnknownIsAborted: true}}
+	run := txnCommit{prod: prod, open: true, faults: faults.Set{UnknownIsAborted: true}}
 	got, asked, _ := run.run(t.Context(), producer.GroupMetadata{GroupID: "g", MemberID: "m", GenerationID: 2}, nil)
-	if prod.group.MemberID != "" || prod.group.GenerationID != -1 {
-		t.Errorf("group metadata %+v was sent", prod.group)
-	}
 	if got != dropped || !asked || slices.Contains(prod.calls, "recover") {
 		t.Errorf("verdict %d after %v, want dropped without asking", got, prod.calls)
 	}

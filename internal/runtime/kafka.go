@@ -125,3 +125,17 @@ func groupByTopic(partitions []batch.TopicPartition) map[string][]int32 {
 	}
 	return byTopic
 }
+
+// groupCoordinator asks for the broker that coordinates the group.
+func groupCoordinator(ctx context.Context, cl *kgo.Client, group string) (int, error) {
+	req := kmsg.NewPtrFindCoordinatorRequest()
+	req.CoordinatorKey, req.CoordinatorKeys = group, []string{group}
+	resp, err := req.RequestWith(ctx, cl)
+	if err != nil {
+		return 0, fmt.Errorf("find the coordinator of group %s: %w", group, err)
+	}
+	if len(resp.Coordinators) == 1 {
+		return int(resp.Coordinators[0].NodeID), kerr.ErrorForCode(resp.Coordinators[0].ErrorCode)
+	}
+	return int(resp.NodeID), kerr.ErrorForCode(resp.ErrorCode)
+}

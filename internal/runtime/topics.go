@@ -52,15 +52,9 @@ func prepareTopics(ctx context.Context, cl *kgo.Client, o *Options) (layout, err
 	if o.Poison == PoisonDeadLetter {
 		add(o.DeadLetterTopic)
 	}
-	counts, err := topicPartitions(ctx, cl, external)
+	counts, missing, err := awaitTopics(ctx, cl, external)
 	if err != nil {
 		return layout{}, err
-	}
-	var missing []string
-	for _, topic := range external {
-		if counts[topic] == 0 {
-			missing = append(missing, topic)
-		}
 	}
 	if len(missing) > 0 {
 		return layout{}, fmt.Errorf("%w: %s; create it before the application starts, for example: kafka-topics.sh --bootstrap-server %s --create --topic %s --partitions 4",
@@ -74,6 +68,32 @@ func prepareTopics(ctx context.Context, cl *kgo.Client, o *Options) (layout, err
 		return layout{}, err
 	}
 	return layout{plan: plan, partitions: counts}, nil
+}
+
+// externalTopicsWait gives a topic that was just created the time to get known
+// to every broker.
+const externalTopicsWait = time.Second
+
+// awaitTopics looks the topics up and names those that do not exist.
+func awaitTopics(ctx context.Context, cl *kgo.Client, topics []string) (counts map[string]int32, missing []string, err error) {
+	deadline := time.Now().Add(externalTopicsWait)
+	for {
+		if counts, err = topicPartitions(ctx, cl, topics); err != nil {
+			return nil, nil, err
+		}
+		missing = nil
+		for _, topic := range topics {
+			if counts[topic] == 0 {
+				missing = append(missing, topic)
+			}
+		}
+		if len(missing) == 0 || time.Now().After(deadline) {
+			return counts, missing, nil
+		}
+		if err := pause(ctx, 100*time.Millisecond); err != nil {
+			return nil, nil, err
+		}
+	}
 }
 
 func internalNames(t *task.Topology) map[string]bool {
