@@ -54,6 +54,7 @@ var layers = []layer{
 	// Proof, and the command.
 	{dir: "verify"},
 	{dir: "internal/demo", imports: []string{"internal/producer", "internal/store", "internal/task", "streams", "streams/serde", "verify"}},
+	{dir: "conformance/bench", imports: []string{"streams"}},
 	{dir: "cmd/hanbeon", imports: []string{"broker", "internal/demo", "verify"}},
 }
 

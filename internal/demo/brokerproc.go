@@ -54,7 +54,7 @@ func (b *brokerProcess) start(ctx context.Context) error {
 		b.child = c
 		return nil
 	case <-c.done:
-		return fmt.Errorf("the broker ended while starting: %v; its log: %s", c.exitErr, b.logPath)
+		return fmt.Errorf("the broker ended while starting, with %s", c.obituary())
 	case <-timer.C:
 		c.kill()
 		return fmt.Errorf("the broker was not ready within %v; its log: %s", brokerStart, b.logPath)

@@ -6,7 +6,9 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -17,32 +19,39 @@ const stopGrace = 20 * time.Second
 // for, before the demo returns.
 type child struct {
 	name  string
+	log   string // the file of its standard error
 	cmd   *exec.Cmd
 	stdin io.Closer // closes when we die: the child then ends by itself
 	// done is closed when the process has ended and its output has been read;
 	// exitErr, set before, says how it ended.
 	done    chan struct{}
 	exitErr error
+	ending  atomic.Bool // somebody has asked for the end
 }
 
 // family is all the children of a run.
 type family struct {
+	unexpected func(error)
+
 	mu       sync.Mutex
 	children map[*child]struct{}
 	closed   bool
 }
 
-func newFamily() *family { return &family{children: make(map[*child]struct{})} }
+func newFamily(unexpected func(error)) *family {
+	return &family{unexpected: unexpected, children: make(map[*child]struct{})}
+}
 
 // start runs executable with args. Each line of its standard output is given to
-// onLine, from one goroutine; its standard error goes to the file logPath.
+// onLine, from one goroutine; its standard error goes to the file logPath. An end
+// that nobody asked for is reported to unexpected.
 func (f *family) start(name, executable string, args []string, logPath string, onLine func(line []byte)) (*child, error) {
 	log, err := os.OpenFile(logPath, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 	if err != nil {
 		return nil, fmt.Errorf("opening the log of %s: %w", name, err)
 	}
 	defer log.Close() // the child has its own copy
-	c := &child{name: name, cmd: exec.Command(executable, args...), done: make(chan struct{})}
+	c := &child{name: name, log: logPath, cmd: exec.Command(executable, args...), done: make(chan struct{})}
 	c.cmd.SysProcAttr = childAttributes()
 	c.cmd.Stderr = log
 	stdin, err := c.cmd.StdinPipe()
@@ -75,12 +84,16 @@ func (f *family) start(name, executable string, args []string, logPath string, o
 		delete(f.children, c)
 		f.mu.Unlock()
 		close(c.done)
+		if !c.ending.Load() {
+			f.unexpected(fmt.Errorf("%s (process %d) ended by itself with %s", name, c.pid(), c.obituary()))
+		}
 	}()
 	return c, nil
 }
 
 // kill ends the process at once (kill -9) and waits for it.
 func (c *child) kill() {
+	c.ending.Store(true)
 	c.cmd.Process.Kill() // an error says that it has ended already
 	<-c.done
 }
@@ -88,6 +101,7 @@ func (c *child) kill() {
 // stop asks the process to end, waits, and kills it where it does not. The
 // error says how it ended, nil if well.
 func (c *child) stop() error {
+	c.ending.Store(true)
 	if err := terminateProcess(c.cmd.Process); err != nil {
 		c.cmd.Process.Kill()
 	}
@@ -100,9 +114,22 @@ func (c *child) stop() error {
 		return fmt.Errorf("%s did not end within %v of being asked to, and was killed", c.name, stopGrace)
 	}
 	if c.exitErr != nil {
-		return fmt.Errorf("%s ended with: %w", c.name, c.exitErr)
+		return fmt.Errorf("%s ended with %s", c.name, c.obituary())
 	}
 	return nil
+}
+
+// obituary says how the process ended, with the end of its log: the log itself may
+// be gone with the run's directory before anyone looks.
+func (c *child) obituary() string {
+	const linesMax = 5
+	content, err := os.ReadFile(c.log)
+	if err != nil {
+		return fmt.Sprintf("%v (no log: %v)", c.exitErr, err)
+	}
+	lines := strings.Split(strings.TrimSpace(string(content)), "\n")
+	lines = lines[max(0, len(lines)-linesMax):]
+	return fmt.Sprintf("%v; the end of its log %s:\n  %s", c.exitErr, c.log, strings.Join(lines, "\n  "))
 }
 
 // pid is the process id, for people.

@@ -29,31 +29,43 @@ const (
 	freezeBeyond = 2500 * time.Millisecond
 	// killInterval is the mean time between two worker kills.
 	killInterval = 4 * time.Second
-	// longFaultInterval is the mean time between two freezes, and between two
-	// broker kills.
-	longFaultInterval = 30 * time.Second
+	// roundInterval is the mean time between two freezes, and between two broker
+	// kills.
+	roundInterval = 30 * time.Second
+	// settleAfterFreeze is the least time between the end of a freeze and the
+	// next broker kill. A broker that starts gives every member its whole session
+	// timeout again: a kill during a freeze would keep the zombie's place.
+	settleAfterFreeze = 2 * time.Second
 )
 
 // planFaults spreads faults over duration: a worker kill every few seconds, and
-// at least one freeze and, where the broker is ours, one broker kill. The same
-// random source gives the same plan.
+// in every round one freeze and then, where the broker is ours, one broker kill.
+// Where duration is too short for a freeze, the plan takes longer than it. The
+// same random source gives the same plan.
 func planFaults(random *rand.Rand, duration time.Duration, withBroker bool) []fault {
 	var plan []fault
-	spread := func(kind faultKind, interval, from, to time.Duration) {
-		span := to - from
-		n := max(1, int(span/interval))
-		for i := range n {
-			slot := span / time.Duration(n)
-			at := from + slot*time.Duration(i) + time.Duration(random.Int64N(int64(slot)))
-			plan = append(plan, fault{At: at.Round(time.Millisecond), Kind: kind})
-		}
+	add := func(kind faultKind, from, span time.Duration) time.Duration {
+		at := (from + time.Duration(random.Int64N(int64(span)))).Round(time.Millisecond)
+		plan = append(plan, fault{At: at, Kind: kind})
+		return at
 	}
 	begin := min(3*time.Second, duration/5)
-	spread(killWorker, killInterval, begin, duration)
-	// The freeze begins early enough for its end to come before the text does.
-	spread(freezeWorker, longFaultInterval, begin, max(begin+time.Second, duration-sessionTimeout-2*freezeBeyond))
-	if withBroker {
-		spread(killBroker, longFaultInterval, duration/2, duration*9/10)
+
+	kills := max(1, int((duration-begin)/killInterval))
+	slot := (duration - begin) / time.Duration(kills)
+	for i := range kills {
+		add(killWorker, begin+slot*time.Duration(i), slot-time.Millisecond)
+	}
+	rounds := max(1, int(duration/roundInterval))
+	round := duration / time.Duration(rounds)
+	for i := range rounds {
+		start := begin + round*time.Duration(i)
+		frozen := add(freezeWorker, start, max(time.Second, round/6))
+		if withBroker {
+			settled := frozen + sessionTimeout + freezeBeyond + settleAfterFreeze
+			left := round*time.Duration(i) + round*9/10 - settled
+			add(killBroker, settled, max(time.Second, left))
+		}
 	}
 	slices.SortStableFunc(plan, func(a, b fault) int { return cmp.Compare(a.At, b.At) })
 	return plan

@@ -27,6 +27,21 @@ func TestDefaultPlanHasEveryKindOfFaultOftenEnough(t *testing.T) {
 	}
 }
 
+func TestBrokerIsNotKilledDuringAFreeze(t *testing.T) {
+	for seed := range uint64(200) {
+		duration := durationMin + time.Duration(seed)*time.Second
+		var frozenUntil time.Duration
+		for _, f := range planFaults(rand.New(rand.NewPCG(seed, 0)), duration, true) {
+			switch {
+			case f.Kind == freezeWorker:
+				frozenUntil = f.At + sessionTimeout + freezeBeyond
+			case f.Kind == killBroker && f.At < frozenUntil+settleAfterFreeze:
+				t.Errorf("duration %v: the broker is killed at %v, a worker is frozen until %v", duration, f.At, frozenUntil)
+			}
+		}
+	}
+}
+
 func TestPlanIsMadeByItsSeed(t *testing.T) {
 	plan := func(seed uint64) []fault {
 		return planFaults(rand.New(rand.NewPCG(seed, 0)), time.Minute, true)

@@ -43,7 +43,7 @@ type run struct {
 	workers *workers
 	monitor *monitor
 	faults  *faults
-	failed  chan error // a worker that ended by itself
+	failed  chan error // a process that ended by itself
 }
 
 // Run runs the demo and writes its progress to progress and its result to out.
@@ -63,9 +63,14 @@ func Run(ctx context.Context, options Options, out, progress io.Writer) (Result,
 		text:    t,
 		console: newConsole(progress),
 		random:  rand.New(rand.NewPCG(uint64(options.Seed), 0)),
-		family:  newFamily(),
 		failed:  make(chan error, 1),
 	}
+	r.family = newFamily(func(err error) {
+		select {
+		case r.failed <- err:
+		default: // the first one is enough
+		}
+	})
 	r.application = "hanbeon-demo-" + strconv.FormatInt(time.Now().UnixMilli(), 36)
 	r.topics = topicsOf(r.application)
 	remove, err := r.makeDir()
@@ -191,12 +196,7 @@ func (r *run) startWorkers() error {
 			TransactionTimeoutMs: transactionTimeout.Milliseconds(),
 		}
 	}
-	r.workers = newWorkers(r.family, r.options.Executable, r.logDir(), configs, func(err error) {
-		select {
-		case r.failed <- err:
-		default:
-		}
-	})
+	r.workers = newWorkers(r.family, r.options.Executable, r.logDir(), configs)
 	for _, w := range r.workers.all {
 		if err := r.workers.start(w); err != nil {
 			return err

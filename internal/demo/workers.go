@@ -20,7 +20,6 @@ type worker struct {
 	now    WorkerStats // of the running process
 	before WorkerStats // of the processes that have ended
 	frozen bool        // stopped, or continued and not yet seen to be fenced
-	ending bool        // being ended on purpose
 }
 
 // workers is the set of worker places of a run.
@@ -28,15 +27,13 @@ type workers struct {
 	family     *family
 	executable string
 	logDir     string
-	// unexpected is told when a worker ends that nobody ended.
-	unexpected func(error)
 
 	mu  sync.Mutex
 	all []*worker
 }
 
-func newWorkers(f *family, executable, logDir string, configs []WorkerConfig, unexpected func(error)) *workers {
-	w := &workers{family: f, executable: executable, logDir: logDir, unexpected: unexpected}
+func newWorkers(f *family, executable, logDir string, configs []WorkerConfig) *workers {
+	w := &workers{family: f, executable: executable, logDir: logDir}
 	for i, config := range configs {
 		w.all = append(w.all, &worker{name: "worker " + strconv.Itoa(i+1), config: config})
 	}
@@ -64,30 +61,15 @@ func (ws *workers) start(w *worker) error {
 		return err
 	}
 	ws.mu.Lock()
-	w.child, w.ending = c, false
+	w.child = c
 	ws.mu.Unlock()
-	go ws.watch(w, c)
 	return nil
-}
-
-// watch waits for the end of a process, keeps its numbers, and reports an end
-// that was not asked for.
-func (ws *workers) watch(w *worker, c *child) {
-	<-c.done
-	ws.mu.Lock()
-	expected := w.ending
-	ws.mu.Unlock()
-	if !expected {
-		ws.unexpected(fmt.Errorf("%s (process %d) ended by itself: %v; its log: %s",
-			w.name, c.pid(), c.exitErr, filepath.Join(ws.logDir, w.config.InstanceID+".log")))
-	}
 }
 
 // kill ends a worker's process at once and returns its pid.
 func (ws *workers) kill(w *worker) int {
 	ws.mu.Lock()
 	c := w.child
-	w.ending = true
 	ws.mu.Unlock()
 	c.kill()
 	ws.mu.Lock()
@@ -155,7 +137,6 @@ func (ws *workers) stop() error {
 	children := make([]*child, 0, len(ws.all))
 	for _, w := range ws.all {
 		if w.child != nil {
-			w.ending = true
 			children = append(children, w.child)
 		}
 	}
