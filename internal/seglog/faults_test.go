@@ -560,7 +560,9 @@ func TestJournalFilesAreReusedAndFew(t *testing.T) {
 			t.Fatalf("%d journal files", len(names))
 		}
 	}
-	if created.Load() > 8 || renamed.Load() < 40 {
+	// 400 groups take 80 files. How many are new depends on how far the
+	// checkpoints lag behind, but most are not.
+	if created.Load() > renamed.Load() || created.Load()+renamed.Load() < 80 {
 		t.Fatalf("%d files created, %d reused", created.Load(), renamed.Load())
 	}
 	s.Crash()

@@ -31,6 +31,7 @@ type entryFile struct {
 
 	mu     sync.Mutex
 	loaded bool
+	exists bool   // as far as known
 	inFile int    // entries in the file
 	tail   []byte // the entries after those
 	dirty  bool   // the file has bytes that were not synced
@@ -42,7 +43,7 @@ func newEntryFile(fsys vfs.FS, name string, size int, created func()) *entryFile
 
 // opened is for a file whose number of entries is known.
 func (e *entryFile) opened(entries int) *entryFile {
-	e.loaded, e.inFile = true, entries
+	e.loaded, e.inFile, e.exists = true, entries, entries > 0
 	return e
 }
 
@@ -62,6 +63,7 @@ func (e *entryFile) load() error {
 	defer e.mu.Unlock()
 	if !e.loaded {
 		e.opened(int(st.Size) / e.size)
+		e.exists = err == nil
 	}
 	return nil
 }
@@ -80,13 +82,15 @@ func (e *entryFile) entries() int {
 	return e.inFile + len(e.tail)/e.size
 }
 
-// flush writes the entries in memory to the file; force creates it if it
-// would be empty. Two flushes at once write the same bytes to the same place.
-func (e *entryFile) flush(force bool) error {
+// flush writes the entries in memory to the file. If create is set the file
+// comes to be even if it is empty. Two flushes at once write the same bytes to
+// the same place.
+func (e *entryFile) flush(create bool) error {
 	e.mu.Lock()
 	from, data := e.inFile, append([]byte(nil), e.tail...)
+	create = create && !e.exists && e.loaded // a lost one is to be rebuilt
 	e.mu.Unlock()
-	if len(data) == 0 && !force {
+	if len(data) == 0 && !create {
 		return nil
 	}
 	f, err := e.fs.OpenFile(e.name, os.O_RDWR|os.O_CREATE)
@@ -107,7 +111,7 @@ func (e *entryFile) flush(force bool) error {
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.dirty = true
+	e.dirty, e.exists = true, true
 	if end := from + len(data)/e.size; end > e.inFile {
 		e.tail = append([]byte(nil), e.tail[(end-e.inFile)*e.size:]...)
 		e.inFile = end

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -46,10 +47,12 @@ func TestSegmentFilesAreKafkas(t *testing.T) {
 		// Largest timestamp so far with each; the last one when the segment was sealed.
 		"00000000000000000000.timeindex": "0000000000000078" + "00000005" + "0000000000000082" + "00000009" +
 			"000000000000008c" + "0000000b",
-		"00000000000000000000.txnindex": "0000" + "0000000000000007" + "0000000000000002" + "000000000000000b" + "0000000000000002",
-		"00000000000000000000.log":      hex.EncodeToString(all),
-		"00000000000000000012.log":      hex.EncodeToString(raw),
-		"00000000000000000012.snapshot": hex.EncodeToString([]byte("snapshot")),
+		"00000000000000000000.txnindex":  "0000" + "0000000000000007" + "0000000000000002" + "000000000000000b" + "0000000000000002",
+		"00000000000000000000.log":       hex.EncodeToString(all),
+		"00000000000000000012.log":       hex.EncodeToString(raw),
+		"00000000000000000012.index":     "",
+		"00000000000000000012.timeindex": "",
+		"00000000000000000012.snapshot":  hex.EncodeToString([]byte("snapshot")),
 	} {
 		data, err := vfs.ReadFile(mem, dir+name)
 		must(t, err)
@@ -59,9 +62,33 @@ func TestSegmentFilesAreKafkas(t *testing.T) {
 	}
 	names, err := mem.List(dir)
 	must(t, err)
-	if len(names) != 6 {
+	if len(names) != 8 {
 		t.Errorf("files %q", names)
 	}
+}
+
+// Leaves a store for Kafka's own tools to read: HANBEON_KEEP_LOGS=dir.
+func TestKeepLogsForKafkasTools(t *testing.T) {
+	dir := os.Getenv("HANBEON_KEEP_LOGS")
+	if dir == "" {
+		t.Skip("HANBEON_KEEP_LOGS is not set")
+	}
+	opts := Options{Dir: dir, SegmentBytes: 20000}
+	s := mustOpen(t, opts, specs...)
+	l := s.Log(1)
+	for i := range 1000 {
+		build(t, l, int64(1000+i%70), int64(2000+i), int64(1500))
+		if i%20 == 19 {
+			must(t, l.AppendAborted(AbortedTxn{9, l.End() - 3, l.End() - 1, l.End() - 3}))
+		}
+		if i == 700 {
+			wait(t, s, s.AppendedLSN())
+			s.Crash()
+			s = mustOpen(t, opts, specs...)
+			l = s.Log(1)
+		}
+	}
+	must(t, s.Close())
 }
 
 func TestLostIndexesAreRebuilt(t *testing.T) {
@@ -279,4 +306,38 @@ func TestSetStartDeletesWholeSegments(t *testing.T) {
 		t.Fatalf("start after reopen %d", s.Log(1).Start())
 	}
 	must(t, s.Close())
+}
+
+func TestRollByTheOwnerSurvivesOrIsUndone(t *testing.T) {
+	mem := vfs.NewMem()
+	s := mustOpen(t, small(mem), specs...)
+	l := s.Log(1)
+	roll := func(want bool) {
+		t.Helper()
+		if got, err := l.Roll(); err != nil || got != want {
+			t.Fatalf("rolled %v, %v", got, err)
+		}
+	}
+	roll(false)
+	add(t, l, 1, 1, 100)
+	roll(true)
+	roll(false)
+	must(t, s.Checkpoint())
+	wait(t, s, add(t, l, 1, 1, 100))
+	roll(true)
+	must(t, s.Close()) // the last segment is empty
+	for i := range 3 {
+		s = mustOpen(t, small(mem), specs...)
+		l = s.Log(1)
+		data, err := contents(l)
+		if must(t, err); int(l.End()) != len(data) || len(data) < 2 {
+			t.Fatalf("%d batches up to %d", len(data), l.End())
+		}
+		wait(t, s, add(t, l, 1, 1, 100))
+		if i == 1 {
+			s.Crash()
+		} else {
+			must(t, s.Close())
+		}
+	}
 }

@@ -23,6 +23,7 @@ type journalReader struct {
 	seq    uint64 // of the group expected at pos
 	buf    []byte
 	reason string // why the group expected at pos is not there
+	torn   bool   // because a group that begins there is not whole
 }
 
 func newJournalReader(fsys vfs.FS, dir string, cp *checkpoint) *journalReader {
@@ -70,7 +71,7 @@ func (r *journalReader) next() ([]byte, error) {
 	}
 	if entries == nil || h.Seq != r.seq {
 		// The file may be full: then the next group opens the next file.
-		number, pos, reason := r.number, r.pos, r.reason
+		number, pos, reason, torn := r.number, r.pos, r.reason, r.torn
 		ok, err := r.open(number + 1)
 		if err != nil {
 			return nil, err
@@ -82,8 +83,7 @@ func (r *journalReader) next() ([]byte, error) {
 			}
 		}
 		if !ok || entries == nil || h.Seq != r.seq {
-			r.reason = reason
-			r.pos = pos
+			r.pos, r.reason, r.torn = pos, reason, torn
 			_, err := r.open(number)
 			return nil, err
 		}
@@ -109,6 +109,7 @@ func groupBytes(h groupHeader) int64 {
 // groupAt reads the group of this file and salt at a position; entries is nil
 // and r.reason is set if there is none. The error is of the disk.
 func (r *journalReader) groupAt(pos int64) (h groupHeader, entries []byte, err error) {
+	r.torn = false
 	if pos+groupHeaderBytes > r.size {
 		r.reason = "the file ends"
 		return h, nil, nil
@@ -126,6 +127,7 @@ func (r *journalReader) groupAt(pos int64) (h groupHeader, entries []byte, err e
 		r.reason = "a group from an earlier use of the file"
 		return h, nil, nil
 	case int64(h.Length) > r.size-pos-groupHeaderBytes: // before memory is allocated
+		r.torn = true
 		r.reason = fmt.Sprintf("a group of %d bytes is cut by the end of the file", h.Length)
 		return h, nil, nil
 	}
@@ -135,6 +137,7 @@ func (r *journalReader) groupAt(pos int64) (h groupHeader, entries []byte, err e
 	}
 	h, entries, perr = parseGroup(r.buf)
 	if perr != nil {
+		r.torn = true
 		r.reason = perr.Error()
 		return h, nil, nil
 	}

@@ -29,6 +29,8 @@ type Log struct {
 	hints      [4]atomic.Pointer[readHint]
 	nextHint   atomic.Uint32
 
+	segmentBytesMax atomic.Int64
+
 	w         logState // the owner's
 	committed logState // the committer's: as of the last group
 
@@ -184,10 +186,31 @@ func (l *Log) write(raw []byte, h batchHeader) (rolled bool, err error) {
 }
 
 func (l *Log) segmentBytes() int64 {
-	if l.spec.SegmentBytes > 0 {
-		return min(l.spec.SegmentBytes, maxSegmentBytes)
+	if n := l.segmentBytesMax.Load(); n > 0 {
+		return min(n, maxSegmentBytes)
 	}
 	return l.s.opts.SegmentBytes
+}
+
+// SetSegmentBytes changes the size at which the log rolls; 0 means
+// Options.SegmentBytes. Segments that exist stay.
+func (l *Log) SetSegmentBytes(n int64) { l.segmentBytesMax.Store(n) }
+
+// Roll begins a new segment at the log's end unless the active one is empty
+// (segment.ms: only a segment that is not active can be deleted). The owner
+// calls it, and then writes a producer snapshot as after Append. A crash may
+// undo it.
+func (l *Log) Roll() (rolled bool, err error) {
+	if err := l.usable(); err != nil {
+		return false, l.wrap("roll", l.w.end, err)
+	}
+	if l.w.seg == nil || l.w.pos == 0 {
+		return false, nil
+	}
+	if err := l.roll(l.w.end); err != nil {
+		return false, l.wrap("roll", l.w.end, l.s.fail(err))
+	}
+	return true, nil
 }
 
 // roll seals the active segment and begins the next.
@@ -195,7 +218,6 @@ func (l *Log) roll(base int64) error {
 	g := l.w.seg
 	l.w.x.seal()
 	for _, e := range g.indexes() {
-		// Kafka's tools want .index and .timeindex, even if empty.
 		if err := e.flush(e != g.txns); err != nil {
 			return err
 		}

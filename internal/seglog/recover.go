@@ -283,7 +283,10 @@ func (r *recovery) checkJournal() error {
 		}
 		return jr.wrong(fmt.Errorf("%s entry of log %d at offset %d does not follow on the log's end %d", e.Kind, e.Log, e.Offset, end))
 	}, func(jr *journalReader) error {
-		s.recovery.TornFile, s.recovery.TornPos, s.recovery.TornReason = journalName(jr.dir, jr.number), jr.pos, jr.reason
+		s.recovery.TornFile, s.recovery.TornPos = journalName(jr.dir, jr.number), jr.pos
+		if jr.torn {
+			s.recovery.TornReason = jr.reason
+		}
 		corrupt, err := jr.rot()
 		if err != nil {
 			return err

@@ -95,6 +95,11 @@ func (g *segment) open(flag int) error {
 	if g.log.deleted.Load() {
 		return ErrDeleted
 	}
+	select {
+	case <-g.s.quit: // a reader that outlives the store opens nothing more
+		return ErrClosed
+	default:
+	}
 	file, err := g.s.fs.OpenFile(g.name+logSuffix, flag)
 	if errors.Is(err, fs.ErrNotExist) && g.log.deleted.Load() {
 		return ErrDeleted
@@ -159,7 +164,8 @@ func (g *segment) sync() error {
 	g.syncing.Lock()
 	g.syncing.Unlock() //lint:ignore SA2001 waiting is the purpose
 	for _, e := range g.indexes() {
-		if err := e.flush(false); err != nil {
+		// Kafka's tools want .index and .timeindex, even if empty.
+		if err := e.flush(e != g.txns); err != nil {
 			return err
 		}
 		if err := e.sync(); err != nil {
@@ -304,8 +310,8 @@ func (g *segment) position(offset int64) (int64, error) {
 	return found, err
 }
 
-// checkIndex rebuilds the indexes of a sealed segment if one is missing or
-// has a broken entry. It looks once.
+// checkIndex rebuilds the indexes of a sealed segment if one is missing, has a
+// broken entry, or lacks the time index entry that sealing adds. It looks once.
 func (g *segment) checkIndex() error {
 	if g.checked.Load() {
 		return nil
@@ -323,7 +329,8 @@ func (g *segment) checkIndex() error {
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
-		if err != nil && g.size.Load() > 0 || st.Size%int64(e.size) != 0 {
+		empty := err != nil || st.Size == 0 && e == g.times
+		if empty && g.size.Load() > 0 || st.Size%int64(e.size) != 0 {
 			if _, err := g.rebuildIndexes(true); err != nil {
 				return fmt.Errorf("rebuild indexes of %s: %w", g.name, err)
 			}

@@ -150,16 +150,17 @@ func (s *Store) Create(spec LogSpec) (*Log, error) {
 	if err := spec.validate(); err != nil {
 		return nil, fmt.Errorf("create: %w", err)
 	}
+	l := s.newLog(spec)
 	s.logsMu.Lock()
-	defer s.logsMu.Unlock()
 	if other := s.taken(spec); other != nil {
+		s.logsMu.Unlock()
 		return nil, fmt.Errorf("create %s as log %d: log %d is %s", spec, spec.ID, other.spec.ID, other.spec)
 	}
-	l := s.newLog(spec)
+	s.logs[spec.ID], s.byDir[spec.String()] = l, l
+	s.logsMu.Unlock()
 	if err := s.removeDir(l.dir); err != nil {
 		return nil, fmt.Errorf("create %s: %w", spec, s.fail(err))
 	}
-	s.logs[spec.ID], s.byDir[spec.String()] = l, l
 	return l, nil
 }
 
@@ -173,6 +174,7 @@ func (s *Store) taken(spec LogSpec) *Log {
 func (s *Store) newLog(spec LogSpec) *Log {
 	l := &Log{s: s, spec: spec, dir: logDir(s.opts.Dir, spec)}
 	l.segments.Store(&[]*segment{})
+	l.segmentBytesMax.Store(spec.SegmentBytes)
 	l.w.lastAbort = -1
 	l.committed, l.synced = l.w, l.w
 	return l
@@ -196,28 +198,37 @@ func (s *Store) Delete(id LogID) error {
 	s.logsMu.Lock()
 	l := s.logs[id]
 	delete(s.logs, id)
-	if l != nil {
-		defer s.logsMu.Unlock() // held over the rename: Create must not meet the directory
-		delete(s.byDir, l.spec.String())
-	} else {
-		s.logsMu.Unlock()
+	s.logsMu.Unlock()
+	if l == nil {
 		return fmt.Errorf("delete log %d: there is none", id)
 	}
+	if err := l.moveAway(); err != nil {
+		return fmt.Errorf("delete %s: %w", l.spec, s.fail(err))
+	}
+	s.logsMu.Lock()
+	delete(s.byDir, l.spec.String()) // only now may another log take the name
+	s.logsMu.Unlock()
+	return nil
+}
+
+// moveAway takes a deleted log's directory out of the way, and has it removed.
+func (l *Log) moveAway() error {
+	s := l.s
 	l.deleted.Store(true)
 	l.dirUse.Lock()
 	defer l.dirUse.Unlock()
 	for _, g := range *l.segments.Load() {
 		s.pool.forget(g)
 		if err := g.close(false); err != nil {
-			return fmt.Errorf("delete %s: %w", l.spec, s.fail(err))
+			return err
 		}
 	}
 	if _, err := s.fs.Stat(l.dir); err != nil {
 		return nil // nothing was ever written
 	}
-	doomed := fmt.Sprintf("%s.%d%s", l.dir, id, deleteSuffix)
+	doomed := fmt.Sprintf("%s.%d%s", l.dir, l.spec.ID, deleteSuffix)
 	if err := s.fs.Rename(l.dir, doomed); err != nil {
-		return fmt.Errorf("delete %s: %w", l.spec, s.fail(err))
+		return err
 	}
 	s.rootDirty.Store(true)
 	s.background.add(task{run: func() error { return s.fs.RemoveAll(doomed) }})
