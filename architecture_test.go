@@ -50,6 +50,7 @@ var layers = []layer{
 	{dir: "internal/runtime", imports: []string{"internal/batch", "internal/faults", "internal/producer", "internal/store", "internal/task", "internal/vfs"}},
 	{dir: "streams/serde"},
 	{dir: "streams", imports: []string{"internal/runtime", "internal/task", "streams/serde"}},
+	{dir: "streams/streamstest", imports: []string{"internal/store", "internal/task", "streams", "streams/serde"}},
 
 	// Proof, and the command.
 	{dir: "verify"},

@@ -13,13 +13,8 @@ import (
 	"github.com/hanbeon/hanbeon/internal/producer"
 )
 
-const (
-	// feedInterval is how often the feeder looks whether more lines are due.
-	feedInterval = 20 * time.Millisecond
-	// backlogLinesMin is the least number of lines that may wait for the
-	// workers; beyond it the feeder waits where they are slow.
-	backlogLinesMin = 1000
-)
+// feedInterval is how often the feeder looks whether more lines are due.
+const feedInterval = 20 * time.Millisecond
 
 // feeder sends the text to the input topic through an idempotent producer: line
 // i to partition i mod n, with its number as the key. It spreads the text over

@@ -9,11 +9,16 @@ import (
 // pollInterval is how often the monitor asks the cluster how far the group is.
 const pollInterval = 300 * time.Millisecond
 
+// backlogLinesPerSecond is how many lines may wait for the workers per second of
+// their commit interval, however slow they are.
+const backlogLinesPerSecond = 10_000
+
 // monitor follows the group's committed offsets while the run goes on.
 type monitor struct {
-	cluster     *cluster
-	application string
-	topics      Topics
+	cluster        *cluster
+	application    string
+	topics         Topics
+	commitInterval time.Duration
 
 	mu          sync.Mutex
 	lines       lag // of the input topic
@@ -85,7 +90,7 @@ func (m *monitor) linesCommitted() int64 {
 func (m *monitor) backlogMax() int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	backlog := max(backlogLinesMin, int(2*m.rate))
+	backlog := max(int(backlogLinesPerSecond*m.commitInterval.Seconds()), int(2*m.rate))
 	const wordsPerLine = 8 // about; the words' own backlog is allowed as much
 	if m.words.behind > int64(backlog*wordsPerLine) {
 		return 0

@@ -217,7 +217,10 @@ type fed struct {
 // workers have committed all of it.
 func (r *run) feedAndDrain(ctx context.Context) (fed, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
-	r.monitor = &monitor{cluster: r.cluster, application: r.application, topics: r.topics}
+	r.monitor = &monitor{
+		cluster: r.cluster, application: r.application, topics: r.topics,
+		commitInterval: commitInterval(r.options.Guarantee),
+	}
 	r.faults = &faults{
 		plan:   planFaults(r.random, r.options.Duration, r.broker != nil),
 		random: r.random, workers: r.workers, broker: r.broker, say: r.console.event,

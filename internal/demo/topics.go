@@ -47,6 +47,7 @@ func clientOptions(brokers string) []kgo.Opt {
 		kgo.SeedBrokers(brokers),
 		kgo.RetryBackoffFn(func(int) time.Duration { return 100 * time.Millisecond }),
 		kgo.DialTimeout(3 * time.Second),
+		kgo.AlwaysRetryEOF(),
 		kgo.MetadataMinAge(100 * time.Millisecond),
 		kgo.MetadataMaxAge(10 * time.Second),
 	}

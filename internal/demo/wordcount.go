@@ -49,8 +49,14 @@ func newWordCounter(cfg WorkerConfig, logTo io.Writer) (wordCounter, error) {
 		SessionTimeout:     time.Duration(cfg.SessionTimeoutMs) * time.Millisecond,
 		TransactionTimeout: time.Duration(cfg.TransactionTimeoutMs) * time.Millisecond,
 		ReplicationFactor:  1,
-		ClientOptions:      []kgo.Opt{kgo.InstanceID(cfg.Application + "-" + cfg.InstanceID)},
-		Logger:             slog.New(slog.NewTextHandler(logTo, nil)),
+		ClientOptions: []kgo.Opt{
+			// A static member (KIP-345): a worker that comes back after a kill takes
+			// its place again at once, and nobody waits for its session to end.
+			kgo.InstanceID(cfg.Application + "-" + cfg.InstanceID),
+			// The broker that we kill may die under a connection's first request.
+			kgo.AlwaysRetryEOF(),
+		},
+		Logger: slog.New(slog.NewTextHandler(logTo, nil)),
 	})
 	return w, err
 }
