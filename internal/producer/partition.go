@@ -38,9 +38,9 @@ type payload struct {
 }
 
 const (
-	// reserveBytes is the step in which an open batch takes from the buffer
-	// limit, so that appending a record touches no shared counter.
-	reserveBytes = 16 << 10
+	// reserveBytesMax bounds the step in which an open batch takes from the
+	// buffer limit, so that appending a record touches no shared counter.
+	reserveBytesMax = 16 << 10
 	// recordOverheadBytes is more than the framing of a record with no
 	// headers; headerOverheadBytes that of one header.
 	recordOverheadBytes = 40
@@ -119,12 +119,12 @@ func (pt *Partition) makeRoom(full bool, need int) error {
 		p.seal(pt)
 	}
 	pt.mu.Lock()
-	want := roundUp(pt.builder.Size() + need - pt.reserved)
+	want := p.roundUp(pt.builder.Size() + need - pt.reserved)
 	pt.mu.Unlock()
 	if want > 0 && !p.tryReserve(want) {
 		// The room may be held by open batches, this one included: send them.
 		p.sealAll(-1)
-		want = roundUp(batch.HeaderSize + need)
+		want = p.roundUp(batch.HeaderSize + need)
 		if err := p.reserve(want, "append to "+pt.topic); err != nil {
 			return err
 		}
@@ -135,7 +135,11 @@ func (pt *Partition) makeRoom(full bool, need int) error {
 	return nil
 }
 
-func roundUp(n int) int { return max(0, (n+reserveBytes-1)/reserveBytes*reserveBytes) }
+// roundUp rounds to the step in which room is taken.
+func (p *Producer) roundUp(n int) int {
+	step := min(reserveBytesMax, p.cfg.BatchMaxBytes/8)
+	return max(0, (n+step-1)/step*step)
+}
 
 // take builds the open batch and empties the builder; nil if it is empty. The
 // caller holds the producer's sealMu.
