@@ -5,8 +5,10 @@ package producer
 import (
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strconv"
 	"sync/atomic"
 	"testing"
@@ -196,4 +198,188 @@ func TestCommitIsVisibleAndAbortIsNot(t *testing.T) {
 
 func offsetsOf(topic string, n int64) Offsets {
 	return Offsets{batch.TopicPartition{Topic: topic, Partition: 0}: {Offset: n, LeaderEpoch: -1, Metadata: "m"}}
+}
+
+func TestOffsetsOnlyTransactionsMoveTheGroup(t *testing.T) {
+	versions(t, func(t *testing.T, v int16) {
+		in := newTopic(t, 1)
+		feed(t, in)
+		group := member(t, in)
+		p := newReal(t, Config{TransactionalID: uniqueName("id"), TransactionVersionMax: v})
+		adm := kadm.NewClient(newClient(t))
+		for n := int64(1); n <= 10; n++ {
+			if err := p.Begin(); err != nil {
+				t.Fatal(err)
+			}
+			if o, err := p.Commit(t.Context(), group, offsetsOf(in, n)); o != Committed || err != nil {
+				t.Fatal(o, err)
+			}
+		}
+		c := &chaosRun{t: t, in: in, group: group, adm: adm}
+		if got, err := c.committed(t.Context()); got != 10 || err != nil {
+			t.Fatalf("committed offset %d, %v", got, err)
+		}
+		// A membership that is gone must not commit.
+		if err := p.Begin(); err != nil {
+			t.Fatal(err)
+		}
+		stale := group
+		stale.GenerationID--
+		if o, err := p.Commit(t.Context(), stale, offsetsOf(in, 99)); o != Aborted || !errors.Is(err, ErrRebalanced) {
+			t.Fatalf("stale generation: %v, %v", o, err)
+		}
+		if err := p.Abort(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := c.committed(t.Context()); got != 10 || err != nil {
+			t.Fatalf("committed offset %d, %v", got, err)
+		}
+	})
+}
+
+func TestAbortRightAfterCommit(t *testing.T) {
+	versions(t, func(t *testing.T, v int16) {
+		topic := newTopic(t, 1)
+		p := newReal(t, Config{TransactionalID: uniqueName("id"), TransactionVersionMax: v})
+		pt := parts(t, p, topic, 1)[0]
+		var want []uint64
+		for n := range uint64(30) {
+			for _, commit := range []bool{true, false} {
+				if err := p.Begin(); err != nil {
+					t.Fatal(err)
+				}
+				appendNumber(t, pt, n)
+				if !commit {
+					if n%2 == 0 {
+						p.sealAll(-1) // on the wire when the abort comes
+					}
+					if err := p.Abort(t.Context()); err != nil {
+						t.Fatal(err)
+					}
+					continue
+				}
+				if o, err := p.Commit(t.Context(), GroupMetadata{}, nil); o != Committed {
+					t.Fatal(o, err)
+				}
+				want = append(want, n)
+			}
+		}
+		if got := readCommitted(t, topic)[0]; !slices.Equal(got, want) {
+			t.Fatalf("read %v, want %v", got, want)
+		}
+	})
+}
+
+func TestCommitAfterCoordinatorTimeout(t *testing.T) {
+	topic := newTopic(t, 1)
+	p := newReal(t, Config{TransactionalID: uniqueName("id"), TransactionTimeout: 500 * time.Millisecond})
+	pt := parts(t, p, topic, 1)[0]
+	if err := p.Begin(); err != nil {
+		t.Fatal(err)
+	}
+	appendNumber(t, pt, 1)
+	if err := p.Flush(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	awaitAborted(t, p.cfg.TransactionalID)
+	if o, err := p.Commit(t.Context(), GroupMetadata{}, nil); o != Aborted || !errors.Is(err, ErrTimedOutByCoordinator) {
+		t.Fatalf("%v, %v", o, err)
+	}
+	if err := p.Abort(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.Begin(); err != nil {
+		t.Fatal(err)
+	}
+	appendNumber(t, pt, 2)
+	if o, err := p.Commit(t.Context(), GroupMetadata{}, nil); o != Committed {
+		t.Fatal(o, err)
+	}
+	if got := readCommitted(t, topic)[0]; !slices.Equal(got, []uint64{2}) {
+		t.Fatalf("read %v, want [2]", got)
+	}
+}
+
+// awaitAborted polls until the coordinator has aborted the id's transaction.
+func awaitAborted(t *testing.T, id string) {
+	t.Helper()
+	adm := kadm.NewClient(newClient(t))
+	deadline := time.Now().Add(60 * time.Second)
+	for tick := time.NewTicker(100 * time.Millisecond); time.Now().Before(deadline); <-tick.C {
+		if d, err := adm.DescribeTransactions(t.Context(), id); err == nil && d[id].State == "CompleteAbort" {
+			return
+		}
+	}
+	t.Fatal("the coordinator did not abort the transaction; set transaction.abort.timed.out.transaction.cleanup.interval.ms low")
+}
+
+func TestReplacedProducerIsFenced(t *testing.T) {
+	versions(t, func(t *testing.T, v int16) {
+		topic := newTopic(t, 1)
+		id := uniqueName("id")
+		old := newReal(t, Config{TransactionalID: id, TransactionVersionMax: v})
+		if err := old.Begin(); err != nil {
+			t.Fatal(err)
+		}
+		appendNumber(t, parts(t, old, topic, 1)[0], 1)
+		if err := old.Flush(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		heir := newReal(t, Config{TransactionalID: id, TransactionVersionMax: v})
+		if o, err := old.Commit(t.Context(), GroupMetadata{}, nil); o != Aborted || !errors.Is(err, ErrFenced) {
+			t.Fatalf("old producer: %v, %v", o, err)
+		}
+		if err := old.Recover(t.Context()); !errors.Is(err, ErrFenced) {
+			t.Fatalf("the old producer took the id back: %v", err)
+		}
+		if err := heir.Begin(); err != nil {
+			t.Fatal(err)
+		}
+		appendNumber(t, parts(t, heir, topic, 1)[0], 2)
+		if o, err := heir.Commit(t.Context(), GroupMetadata{}, nil); o != Committed {
+			t.Fatal(o, err)
+		}
+		if got := readCommitted(t, topic)[0]; !slices.Equal(got, []uint64{2}) {
+			t.Fatalf("read %v, want [2]", got)
+		}
+	})
+}
+
+func TestTopicRecreatedInATransactionIsAborted(t *testing.T) {
+	topic := newTopic(t, 1)
+	p := newReal(t, Config{TransactionalID: uniqueName("id")})
+	pt := parts(t, p, topic, 1)[0]
+	if err := p.Begin(); err != nil {
+		t.Fatal(err)
+	}
+	appendNumber(t, pt, 1)
+	if err := p.Flush(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	adm := kadm.NewClient(newClient(t))
+	if _, err := adm.DeleteTopics(t.Context(), topic); err != nil {
+		t.Fatal(err)
+	}
+	for {
+		if r, err := adm.CreateTopics(t.Context(), 1, 1, nil, topic); err == nil && r[topic].Err == nil {
+			break
+		}
+	}
+	appendNumber(t, pt, 2)
+	if o, err := p.Commit(t.Context(), GroupMetadata{}, nil); o != Aborted || !errors.Is(err, ErrTopicRecreated) {
+		t.Fatalf("%v, %v", o, err)
+	}
+	if err := p.Abort(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.Begin(); err != nil {
+		t.Fatal(err)
+	}
+	appendNumber(t, pt, 3)
+	if o, err := p.Commit(t.Context(), GroupMetadata{}, nil); o != Committed {
+		t.Fatal(o, err)
+	}
+	if got := readCommitted(t, topic)[0]; !slices.Equal(got, []uint64{3}) {
+		t.Fatalf("read %v, want [3]", got)
+	}
 }
