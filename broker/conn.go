@@ -91,7 +91,30 @@ func (b *Broker) Dial(context.Context) (net.Conn, error) {
 		client.Close()
 		return nil, err
 	}
-	return client, nil
+	return pipeConn{client}, nil
+}
+
+// pipeConn is the client's end of a pipe. Its errors are those of a socket:
+// clients retry after net.ErrClosed, and do not know io.ErrClosedPipe.
+type pipeConn struct{ net.Conn }
+
+// Read implements net.Conn.
+func (c pipeConn) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	return n, socketError(err)
+}
+
+// Write implements net.Conn.
+func (c pipeConn) Write(p []byte) (int, error) {
+	n, err := c.Conn.Write(p)
+	return n, socketError(err)
+}
+
+func socketError(err error) error {
+	if errors.Is(err, io.ErrClosedPipe) {
+		return net.ErrClosed
+	}
+	return err
 }
 
 func (b *Broker) serveConn(nc net.Conn) error {

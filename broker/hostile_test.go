@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/binary"
+	"errors"
 	"io"
 	"net"
 	"runtime"
@@ -200,3 +201,19 @@ func FuzzRequest(f *testing.F) {
 type nopConn struct{ net.Conn }
 
 func (nopConn) RemoteAddr() net.Addr { return &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 1} }
+
+// Clients retry what a socket says, and give up on what a pipe says.
+func TestInProcessConnectionEndsAsASocketDoes(t *testing.T) {
+	b := openBroker(t, testConfig(vfs.NewMem()))
+	nc, err := b.Dial(context.Background())
+	if err != nil {
+		t.Fatalf("dial: %v", err)
+	}
+	b.Crash()
+	if _, err := nc.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
+		t.Errorf("read after the broker's end: %v, want EOF", err)
+	}
+	if _, err := nc.Write([]byte{0}); !errors.Is(err, net.ErrClosed) {
+		t.Errorf("write after the broker's end: %v, want net.ErrClosed", err)
+	}
+}

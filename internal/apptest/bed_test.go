@@ -168,15 +168,20 @@ func (b *bed) newClient(opts ...kgo.Opt) *kgo.Client {
 // that each is in the work of every moment.
 func (b *bed) feed(lines int) {
 	b.t.Helper()
+	b.offer(lines)
+	if err := b.feeder.Flush(context.Background()); err != nil {
+		b.t.Fatalf("feed: %v", err)
+	}
+}
+
+// offer is feed without waiting for the broker.
+func (b *bed) offer(lines int) {
 	for range lines {
 		words := make([]string, 5)
 		for i := range words {
 			words[i] = "w" + strconv.Itoa(b.random.IntN(40))
 		}
 		b.feedLine(strings.Join(words, " "))
-	}
-	if err := b.feeder.Flush(context.Background()); err != nil {
-		b.t.Fatalf("feed: %v", err)
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"os"
 	"sync"
 	"syscall"
 	"time"
@@ -63,7 +64,10 @@ func newWire(dial func(context.Context) (net.Conn, error)) *wire {
 	return &wire{dialBroker: dial, conns: make(map[*conn]struct{}), counts: make(map[answer]int)}
 }
 
-var errRefused = &net.OpError{Op: "dial", Net: "pipe", Err: syscall.ECONNREFUSED}
+var (
+	errRefused = &net.OpError{Op: "dial", Net: "pipe", Err: os.NewSyscallError("connect", syscall.ECONNREFUSED)}
+	errReset   = &net.OpError{Op: "read", Net: "pipe", Err: os.NewSyscallError("read", syscall.ECONNRESET)}
+)
 
 func (w *wire) dial(ctx context.Context, _, _ string) (net.Conn, error) {
 	if err := w.gate(ctx.Done()); err != nil {
@@ -233,7 +237,7 @@ func (c *conn) Write(p []byte) (int, error) {
 	c.mu.Unlock()
 	if c.w.judge(m) == cut {
 		c.Conn.Close()
-		return 0, io.ErrClosedPipe
+		return 0, errReset
 	}
 	if err := c.w.gate(nil); err != nil {
 		return 0, err
@@ -281,7 +285,7 @@ func (c *conn) next() error {
 	if c.w.judge(m) == cut {
 		c.unread = nil
 		c.Conn.Close()
-		return io.ErrUnexpectedEOF
+		return errReset
 	}
 	if err := c.w.gate(c.closed); err != nil {
 		c.unread = nil

@@ -3,6 +3,7 @@ package runtime
 import (
 	"context"
 	"errors"
+	"io"
 	"net"
 
 	"github.com/hanbeon/hanbeon/internal/producer"
@@ -104,6 +105,12 @@ var transientErrors = []error{
 	kerr.ThrottlingQuotaExceeded, kerr.UnknownTopicID, kerr.InconsistentTopicID, errUnstable,
 }
 
+// brokenConnection are the ends of a connection that kgo gives up on: it takes
+// an end before the first reply for bad credentials, and does not know pipes. A
+// broker that is just being restarted does the same; what is really wrong with
+// the credentials shows when the App looks its topics up.
+var brokenConnection = []error{io.EOF, io.ErrUnexpectedEOF, io.ErrClosedPipe, net.ErrClosed}
+
 // transient says whether the request that failed may simply be sent again:
 // the connection broke, or the broker asks for patience.
 func transient(err error) bool {
@@ -118,6 +125,11 @@ func transient(err error) bool {
 	var coded *kerr.Error
 	if errors.As(err, &coded) {
 		return false
+	}
+	for _, t := range brokenConnection {
+		if errors.Is(err, t) {
+			return true
+		}
 	}
 	var network net.Error
 	return errors.As(err, &network) || kgo.IsRetryableBrokerErr(err) || errors.Is(err, context.DeadlineExceeded)

@@ -68,7 +68,7 @@ func TestTransientErrors(t *testing.T) {
 	}
 	refused := &net.OpError{Op: "dial", Err: os.NewSyscallError("connect", syscall.ECONNREFUSED)}
 	for err, want := range map[error]bool{
-		refused: true, io.ErrUnexpectedEOF: true, net.ErrClosed: true, context.DeadlineExceeded: true,
+		refused: true, io.EOF: true, io.ErrUnexpectedEOF: true, io.ErrClosedPipe: true, net.ErrClosed: true, context.DeadlineExceeded: true,
 		context.Canceled: false, kerr.TopicAuthorizationFailed: false, kerr.UnknownServerError: false, errors.New("x"): false,
 	} {
 		if got := transient(err); got != want {
