@@ -25,22 +25,21 @@ type node struct {
 	stop    func() error
 }
 
-func startKafka(ctx context.Context) (*node, error) {
-	start := time.Now()
-	if _, err := kafkaScript(ctx, "jars"); err != nil { // not part of the start
+func startKafka(ctx context.Context, port string) (*node, error) {
+	if _, err := kafkaScript(ctx, "jars"); err != nil { // fetched first: not part of the start
 		return nil, err
 	}
-	start = time.Now()
-	address, err := kafkaScript(ctx, "start", kafkaPort)
+	start := time.Now()
+	address, err := kafkaScript(ctx, "start", port)
 	if err != nil {
 		return nil, err
 	}
 	n := &node{name: "Apache Kafka", address: strings.TrimSpace(address), ready: time.Since(start)}
 	n.stop = func() error {
-		_, err := kafkaScript(context.WithoutCancel(ctx), "stop", kafkaPort)
+		_, err := kafkaScript(context.WithoutCancel(ctx), "stop", port)
 		return err
 	}
-	pid, err := kafkaScript(ctx, "pid", kafkaPort)
+	pid, err := kafkaScript(ctx, "pid", port)
 	if err == nil {
 		n.pid, err = strconv.Atoi(strings.TrimSpace(pid))
 	}
