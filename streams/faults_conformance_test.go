@@ -22,15 +22,11 @@ func (b *bed) killRounds(c wordCountConfig, rounds int, between func(round int))
 	b.produce(c, 2_000, random, want)
 	for round := range rounds {
 		p := startWordCount(b.t, fmt.Sprintf("run%d", round), c)
-		stop := time.After(time.Duration(2500+random.IntN(1000))*time.Millisecond + c.sessionTimeout*boolTo(round > 0))
-		for alive := true; alive; {
-			select {
-			case <-stop:
-				alive = false
-			case <-time.After(20 * time.Millisecond):
-				b.produce(c, c.lines, random, want)
-			}
+		alive := time.Duration(2500+random.IntN(1000)) * time.Millisecond
+		if round > 0 {
+			alive += c.sessionTimeout // the dead members hold their tasks as long
 		}
+		b.feed(c, alive, random, want)
 		_ = p.signal(syscall.SIGKILL)
 		between(round)
 	}
@@ -40,13 +36,6 @@ func (b *bed) killRounds(c wordCountConfig, rounds int, between func(round int))
 		b.t.Errorf("clean shutdown: %v", err)
 	}
 	return bad, detail
-}
-
-func boolTo(b bool) time.Duration {
-	if b {
-		return 1
-	}
-	return 0
 }
 
 // shortSession needs group.min.session.timeout.ms of at most 1 s at the broker.
@@ -102,10 +91,7 @@ func TestAtLeastOnceLosesNothingUnderKillNine(t *testing.T) {
 	want := make(map[string]int64)
 	for round := range 3 {
 		p := startWordCount(t, fmt.Sprintf("run%d", round), c)
-		for range 100 {
-			b.produce(c, c.lines, random, want)
-			time.Sleep(30 * time.Millisecond)
-		}
+		b.feed(c, 3*time.Second, random, want)
 		_ = p.signal(syscall.SIGKILL)
 	}
 	p := startWordCount(t, "last", c)
@@ -131,11 +117,7 @@ func TestFrozenInstance(t *testing.T) {
 			other.stateDir = t.TempDir()
 			random := rand.New(rand.NewPCG(5, 6))
 			want := make(map[string]int64)
-			feed := func(d time.Duration) {
-				for until := time.Now().Add(d); time.Now().Before(until); time.Sleep(5 * time.Millisecond) {
-					b.produce(c, c.lines, random, want)
-				}
-			}
+			feed := func(d time.Duration) { b.feed(c, d, random, want) }
 			frozen, healthy := startWordCount(t, "frozen", c), startWordCount(t, "healthy", other)
 			feed(4 * time.Second)
 			for range 3 {
@@ -163,12 +145,7 @@ func TestInstancesComeAndGoUnderLoad(t *testing.T) {
 	c := b.config(4)
 	random := rand.New(rand.NewPCG(7, 8))
 	want := make(map[string]int64)
-	feed := func() {
-		for range 60 {
-			b.produce(c, c.lines, random, want)
-			time.Sleep(20 * time.Millisecond)
-		}
-	}
+	feed := func() { b.feed(c, 1500*time.Millisecond, random, want) }
 	first := startWordCount(t, "first", c)
 	feed()
 	for range 3 {

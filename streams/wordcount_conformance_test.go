@@ -87,21 +87,31 @@ func (c wordCountConfig) faultSet() (s faults.Set) {
 	return s
 }
 
-func newWordCount(c wordCountConfig, log *slog.Logger) (*streams.App, error) {
+type logger = *slog.Logger
+
+func newWordCount(c wordCountConfig, log logger) (*streams.App, error) {
+	topology, err := wordCountTopology(c)
+	if err != nil {
+		return nil, err
+	}
+	return streams.New(topology, c.streams(log))
+}
+
+func wordCountTopology(c wordCountConfig) (*streams.Topology, error) {
 	b := streams.NewBuilder()
 	lines := streams.Stream[string, string](b, c.in)
 	words := streams.FlatMapValues(lines, strings.Fields)
 	grouped := streams.GroupBy(words, func(_, word string) string { return word })
 	streams.Count(grouped, "counts", streams.Materialized[string, int64]{InMemory: c.memory}).ToStream().To(c.out)
-	topology, err := b.Build()
-	if err != nil {
-		return nil, err
-	}
-	return streams.New(topology, streams.Config{
+	return b.Build()
+}
+
+func (c wordCountConfig) streams(log logger) streams.Config {
+	return streams.Config{
 		ApplicationID: c.app, Brokers: []string{c.broker}, Guarantee: c.guarantee, StateDir: c.stateDir,
 		Workers: c.workers, CommitInterval: c.commitInterval, TransactionTimeout: c.transactionTimeout,
 		SessionTimeout: c.sessionTimeout, ReplicationFactor: 1, Logger: log,
-	})
+	}
 }
 
 func wordCountProcess() error {
@@ -262,6 +272,20 @@ func (b *bed) violations(topic string, want map[string]int64, limit time.Duratio
 	return bad, detail
 }
 
+// feed writes a few lines at a time for as long as it is told.
+func (b *bed) feed(c wordCountConfig, d time.Duration, random *rand.Rand, want map[string]int64) {
+	pace := time.NewTicker(20 * time.Millisecond)
+	defer pace.Stop()
+	for end := time.After(d); ; {
+		select {
+		case <-end:
+			return
+		case <-pace.C:
+			b.produce(c, c.lines, random, want)
+		}
+	}
+}
+
 // checkCaughtUp compares the group's offsets with the ends of the input and of
 // the repartition topic: after a clean shutdown all are committed, and the
 // positions have passed the transaction markers.
@@ -323,12 +347,10 @@ func TestWordCountIsExactUnderKillNine(t *testing.T) {
 	b.produce(c, 20_000, random, want)
 	for round := range 5 {
 		p := startWordCount(t, fmt.Sprintf("run%d", round), c)
-		go func() {
-			time.Sleep(time.Duration(1500+random.IntN(1500)) * time.Millisecond)
-			_ = p.cmd.Process.Kill()
-		}()
+		kill := time.AfterFunc(time.Duration(1500+random.IntN(1500))*time.Millisecond, func() { _ = p.cmd.Process.Kill() })
 		b.produce(c, 3_000, rand.New(rand.NewPCG(uint64(round), 3)), want)
 		<-p.done
+		kill.Stop()
 	}
 	p := startWordCount(t, "last", c)
 	bad, detail := b.violations(c.out, want, 60*time.Second)

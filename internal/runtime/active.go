@@ -41,8 +41,6 @@ type activeTask struct {
 	// start holds, per source topic, where processing started or the last
 	// commit left it.
 	start map[string]int64
-	// stuck counts processing errors in a row that were answered by a replay.
-	stuck int
 }
 
 // activeStore is one open store of a task.
@@ -126,7 +124,6 @@ func (t *activeTask) committed() {
 	for topic, position := range t.task.Positions() {
 		t.start[topic] = position
 	}
-	t.stuck = 0
 }
 
 // rollback drops what is not committed and sends the task back to read its

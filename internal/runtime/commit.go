@@ -207,6 +207,9 @@ func (w *worker) conclude(ctx context.Context, v verdict, asked bool, err error)
 			w.stats.kept.Add(1)
 		}
 		return w.applyCommit()
+	case asked && w.opts.Faults.UnknownIsAborted:
+		w.breakUnknown()
+		return nil
 	case asked && err == nil:
 		// Resolved: the producer is ready, the overlays are not wanted.
 		w.stats.abort(causeUnknown)

@@ -45,6 +45,21 @@ func (w *worker) breakAfter(ctx context.Context, offsets producer.Offsets) error
 	return w.commitPlain(ctx, offsets)
 }
 
+// breakUnknown replays from the positions that we remember, as if an outcome
+// that is unknown were an abort.
+func (w *worker) breakUnknown() {
+	w.stats.abort(causeUnknown)
+	w.out.ended()
+	w.needProducer = true
+	for _, t := range w.tasks {
+		w.rewind(t, false)
+		if t.stage == stageOffsets {
+			t.stage = stageRestore // neither offsets nor changelog are looked at
+		}
+	}
+	w.countTasks()
+}
+
 // commitUnfenced adds offsets to the open transaction without saying who we
 // are, as a client with group id only does. It knows transaction.version 2
 // only, where TxnOffsetCommit adds the group to the transaction by itself.

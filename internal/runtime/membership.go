@@ -22,7 +22,7 @@ func (w *worker) onAssigned(ctx context.Context, cl *kgo.Client, added map[strin
 	}
 	defer w.wakeUp()
 	w.checkMembership(ctx)
-	w.lostMember = ""
+	w.lostMember, w.joining = "", false
 	w.joined.Store(true)
 	if len(added) == 0 {
 		w.countTasks()
@@ -55,6 +55,9 @@ func (w *worker) onAssigned(ctx context.Context, cl *kgo.Client, added map[strin
 // TaskManager.handleRevocation).
 func (w *worker) onRevoked(ctx context.Context, cl *kgo.Client, lost map[string][]int32) {
 	<-w.ready
+	if len(lost) == 0 { // the session ends; a join follows
+		w.joining, w.joinSince = true, time.Now()
+	}
 	tasks := w.tasksOf(lost)
 	if w.closing || len(tasks) == 0 {
 		return

@@ -11,10 +11,11 @@ import (
 	"github.com/hanbeon/hanbeon/internal/task"
 )
 
-// How much one round processes before the worker polls again.
+// How much one round processes before the worker polls again. The slice of a
+// task shrinks with slow processors, so that a rebalance never waits long.
 const (
-	processSlice   = 512
-	processTimeMax = 20 * time.Millisecond
+	processSliceMax = 512
+	processTimeMax  = 20 * time.Millisecond
 )
 
 // process runs buffered records, one slice of each task in turn, until the
@@ -27,20 +28,36 @@ func (w *worker) process() error {
 			if t.stage != stageRunning {
 				continue
 			}
-			n, err := t.task.Process(processSlice)
-			w.stats.records.Add(int64(n))
-			worked = worked || n > 0
+			n, err := w.processTask(t)
 			if err != nil {
-				if err = w.poison(t, err); err != nil {
-					return err
-				}
-				worked = true
+				// The record may have had some of its effects already: what
+				// is open must never be committed.
+				return w.out.fail(err)
 			}
+			worked = worked || n > 0
 		}
 		if !worked || w.commitDue() || time.Now().After(until) {
 			return nil
 		}
 	}
+}
+
+// processTask runs one slice of a task. Poison records that the policy passes
+// over count as work.
+func (w *worker) processTask(t *activeTask) (int, error) {
+	started := time.Now()
+	n, err := t.task.Process(w.slice)
+	w.stats.records.Add(int64(n))
+	switch took := time.Since(started); {
+	case took > processTimeMax/2:
+		w.slice = max(1, w.slice/2)
+	case took < processTimeMax/8:
+		w.slice = min(processSliceMax, 2*w.slice)
+	}
+	if err != nil {
+		return n + 1, w.poison(t, err)
+	}
+	return n, nil
 }
 
 // poison applies the policy for a record that is itself at fault.
@@ -92,8 +109,16 @@ func (w *worker) deadLetter(t *activeTask, cause *task.RecordError) error {
 	return w.out.Send(w.opts.DeadLetterTopic, -1, rec.Key, rec.Value, headers, max(0, rec.TimestampMs))
 }
 
+// joinPatience is how long a commit waits for a join under way. The generation
+// moves on at the coordinator a moment before we hear of it, and a commit in
+// that moment is refused; most joins end within milliseconds.
+const joinPatience = time.Second
+
 // commitDue says whether it is time to commit.
 func (w *worker) commitDue() bool {
+	if w.joining && time.Since(w.joinSince) < joinPatience {
+		return false
+	}
 	if time.Since(w.lastCommit) >= w.opts.CommitInterval {
 		return true
 	}

@@ -59,7 +59,11 @@ type worker struct {
 	fencedInARow int
 	backoff      time.Duration
 	fatal        error
-	closing      bool
+	slice        int // records of one task that are processed in one go
+	// joining says that the group session has ended and the next has not begun.
+	joining   bool
+	joinSince time.Time
+	closing   bool
 
 	restoreMu sync.Mutex // guards restoring, which Stats reads
 	restoring []*restoreProgress
@@ -76,6 +80,7 @@ func newWorker(a *App, number int) *worker {
 		log:   a.log.With("worker", number),
 		slots: make(chan struct{}, restoresAtOnce),
 		ready: make(chan struct{}),
+		slice: 16,
 	}
 }
 
@@ -199,6 +204,7 @@ func (w *worker) openProducer(ctx context.Context) error {
 	cfg := producer.Config{
 		Data: w.data, Control: w.control,
 		TransactionTimeout: w.opts.TransactionTimeout,
+		EndTxnTimeout:      w.opts.TransactionTimeout,
 		Linger:             producerLinger,
 		BatchMaxBytes:      producerBatchBytes,
 		MaxBufferedBytes:   w.opts.MaxUncommittedBytes,
