@@ -14,19 +14,20 @@ var sleepers = []string{}
 
 func TestNoTestSleeps(t *testing.T) {
 	fileSet, files := sourceFiles(t)
+	inBubbles := make(map[string]bool) // packages whose tests run in synctest bubbles, where a sleep takes no time
 	for _, f := range files {
-		if !f.test || slices.Contains(sleepers, f.path) || hasBuildTag(f, "conformance") || usesSynctest(t, f) {
+		if f.test && slices.Contains(importsOf(t, f), "testing/synctest") {
+			inBubbles[f.dir] = true
+		}
+	}
+	for _, f := range files {
+		if !f.test || slices.Contains(sleepers, f.path) || hasBuildTag(f, "conformance") || inBubbles[f.dir] {
 			continue
 		}
 		for _, call := range callsOf(f, "time", "Sleep") {
 			t.Errorf("%s: a test that needs a sleep is in the wrong rung: use testing/synctest or wait for an event", fileSet.Position(call))
 		}
 	}
-}
-
-// usesSynctest: in a synctest bubble a sleep takes no time.
-func usesSynctest(t *testing.T, f sourceFile) bool {
-	return slices.Contains(importsOf(t, f), "testing/synctest")
 }
 
 // skippers are the files with a test that is skipped in the ordinary run, and why.
