@@ -147,7 +147,7 @@ func (i *instance) hasEnded() bool {
 	}
 }
 
-// running waits until the instances run all tasks between them.
+// running waits until the instances run all tasks between them, each some.
 func (b *bed) running(instances ...*instance) {
 	b.t.Helper()
 	b.until("all tasks run", func() bool {
@@ -156,7 +156,11 @@ func (b *bed) running(instances ...*instance) {
 			if i.hasEnded() {
 				b.t.Fatalf("%s has ended: %v", i.name, i.err)
 			}
-			tasks += i.app.Stats().Running
+			n := i.app.Stats().Running
+			if n == 0 {
+				return false
+			}
+			tasks += n
 		}
 		return tasks == 2*partitions
 	})
