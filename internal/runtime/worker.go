@@ -316,6 +316,9 @@ func (w *worker) closeClients() {
 	for _, cl := range []*kgo.Client{w.consumer, w.data, w.control} {
 		if cl != nil {
 			cl.Close()
+			// Close polls once itself. If that finds something, a leave that is
+			// still on its way waits for ever (kgo 1.22).
+			cl.AllowRebalance()
 		}
 	}
 }
