@@ -80,7 +80,7 @@ func (b *Broker) splitOffsetTopics(req *kmsg.TxnOffsetCommitRequest) (*kmsg.TxnO
 // joinTxnOffsets answers in the order asked: the group's codes, and
 // UNKNOWN_TOPIC_OR_PARTITION for what does not exist.
 func joinTxnOffsets(req *kmsg.TxnOffsetCommitRequest, got *kmsg.TxnOffsetCommitResponse, unknown map[batch.TopicPartition]bool) *kmsg.TxnOffsetCommitResponse {
-	if len(unknown) == 0 {
+	if len(unknown) == 0 && got != nil {
 		return got
 	}
 	codes := map[batch.TopicPartition]int16{}

@@ -283,16 +283,32 @@ func (c *conn) send(p *pendingReply) error {
 		}
 		p.resp = p.failed()
 	}
-	buf := make([]byte, 8, 512)
+	buf, err := p.encode()
+	if err != nil {
+		c.b.cfg.Logger.Warn("connection closed", "client", c.RemoteAddr(), "err", err)
+		return err
+	}
+	c.SetWriteDeadline(time.Now().Add(c.b.cfg.FrameTimeout))
+	_, err = c.Write(buf)
+	return err
+}
+
+// encode makes the frame of a reply. A reply that cannot be encoded is a fault
+// of ours: it costs the client its connection, not the host program its life.
+func (p *pendingReply) encode() (buf []byte, err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			err = fmt.Errorf("internal error: a %T cannot be encoded: %v", p.resp, r)
+		}
+	}()
+	buf = make([]byte, 8, 512)
 	binary.BigEndian.PutUint32(buf[4:], uint32(p.header.correlation))
 	if p.header.flexible {
 		buf = append(buf, 0) // no tags
 	}
 	buf = p.resp.AppendTo(buf)
 	binary.BigEndian.PutUint32(buf, uint32(len(buf)-4))
-	c.SetWriteDeadline(time.Now().Add(c.b.cfg.FrameTimeout))
-	_, err := c.Write(buf)
-	return err
+	return buf, nil
 }
 
 func (b *Broker) advertise() {
