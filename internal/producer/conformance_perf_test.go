@@ -18,7 +18,7 @@ func TestThroughputFigures(t *testing.T) {
 		topic := newTopic(t, partitions)
 		p := newReal(t, Config{TransactionalID: uniqueName("perf"), TransactionVersionMax: v})
 		pts := parts(t, p, topic, partitions)
-		value := make([]byte, 100)
+		value, now := make([]byte, 100), time.Now().UnixMilli()
 		run := func(records int) []time.Duration {
 			var commits []time.Duration
 			for done := 0; done < records; done += perTxn {
@@ -26,7 +26,7 @@ func TestThroughputFigures(t *testing.T) {
 					t.Fatal(err)
 				}
 				for i := range perTxn {
-					if err := pts[i%partitions].Append(nil, value, nil, 1_700_000_000_000); err != nil {
+					if err := pts[i%partitions].Append(nil, value, nil, now); err != nil {
 						t.Fatal(err)
 					}
 				}
@@ -63,13 +63,13 @@ func TestPlainThroughputFigures(t *testing.T) {
 	topic := newTopic(t, partitions)
 	p := newReal(t, Config{TransactionalID: uniqueName("perf"), TransactionTimeout: time.Minute})
 	pts := parts(t, p, topic, partitions)
-	value := make([]byte, 100)
+	value, now := make([]byte, 100), time.Now().UnixMilli()
 	if err := p.Begin(); err != nil {
 		t.Fatal(err)
 	}
 	start := time.Now()
 	for i := range records {
-		if err := pts[i%partitions].Append(nil, value, nil, 1_700_000_000_000); err != nil {
+		if err := pts[i%partitions].Append(nil, value, nil, now); err != nil {
 			t.Fatal(err)
 		}
 	}

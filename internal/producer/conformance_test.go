@@ -204,7 +204,7 @@ func TestOffsetsOnlyTransactionsMoveTheGroup(t *testing.T) {
 	versions(t, func(t *testing.T, v int16) {
 		in := newTopic(t, 1)
 		feed(t, in)
-		group := member(t, in)
+		_, group := member(t, in)
 		p := newReal(t, Config{TransactionalID: uniqueName("id"), TransactionVersionMax: v})
 		adm := kadm.NewClient(newClient(t))
 		for n := int64(1); n <= 10; n++ {
