@@ -36,6 +36,8 @@ type options struct {
 	onDisk   bool   // keep the counts in Pebble
 	faults   faults.Set
 	change   func(*streams.Config)
+	// build replaces the word count.
+	build func(*streams.Builder)
 }
 
 const (
@@ -69,6 +71,19 @@ func (b *bed) newInstance(name string, o options) *instance {
 
 func (i *instance) topology(o options) *streams.Topology {
 	b := streams.NewBuilder()
+	if o.build != nil {
+		o.build(b)
+	} else {
+		i.wordCount(b, o)
+	}
+	topology, err := b.Build()
+	if err != nil {
+		i.b.t.Fatalf("build the topology: %v", err)
+	}
+	return topology
+}
+
+func (i *instance) wordCount(b *streams.Builder, o options) {
 	lines := streams.Stream[string, string](b, topicLines).Peek(func(_, line string) {
 		if f := i.onLine.Load(); f != nil {
 			(*f)(line)
@@ -82,11 +97,6 @@ func (i *instance) topology(o options) *streams.Topology {
 			(*f)(word)
 		}
 	}).To(topicCounts)
-	topology, err := b.Build()
-	if err != nil {
-		i.b.t.Fatalf("build the topology: %v", err)
-	}
-	return topology
 }
 
 // launch makes an instance and runs it.

@@ -26,6 +26,7 @@ type wire struct {
 	conns  map[*conn]struct{}
 	thawed chan struct{} // open while frozen; nil when not
 	dead   bool
+	muted  bool
 	hook   func(message) verdict
 	counts map[answer]int
 }
@@ -72,6 +73,10 @@ var (
 func (w *wire) dial(ctx context.Context, _, _ string) (net.Conn, error) {
 	if err := w.gate(ctx.Done()); err != nil {
 		return nil, err
+	}
+	if w.isMuted() {
+		<-ctx.Done()
+		return nil, ctx.Err()
 	}
 	nc, err := w.dialBroker(ctx)
 	if err != nil {
@@ -138,6 +143,19 @@ func (w *wire) kill() {
 		c.Conn.Close()
 	}
 	w.thaw()
+}
+
+// mute loses every request without a word, as a network that drops packets.
+func (w *wire) mute() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.muted = true
+}
+
+func (w *wire) isMuted() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.muted
 }
 
 // watch sets what is asked about each message. The hook may block, and may
@@ -241,6 +259,9 @@ func (c *conn) Write(p []byte) (int, error) {
 	}
 	if err := c.w.gate(nil); err != nil {
 		return 0, err
+	}
+	if c.w.isMuted() {
+		return len(p), nil
 	}
 	return c.Conn.Write(p)
 }

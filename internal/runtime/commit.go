@@ -223,6 +223,7 @@ func (w *worker) conclude(ctx context.Context, v verdict, asked bool, err error)
 		w.stats.abort(causeUnknown)
 		w.out.ended()
 		w.needProducer = true
+		w.noteFenced(err)
 		for _, t := range w.tasks {
 			w.rewind(t, true)
 		}
@@ -242,7 +243,7 @@ func (w *worker) applyCommit() error {
 		return err
 	}
 	w.stats.commits.Add(1)
-	w.fencedInARow, w.backoff = 0, 0
+	w.fencing.inARow, w.backoff = 0, 0
 	for _, t := range w.tasks {
 		if t.stage == stageRunning {
 			t.committed()

@@ -85,7 +85,7 @@ func (w *worker) onLost(ctx context.Context, cl *kgo.Client, lost map[string][]i
 	}
 	defer w.wakeUp()
 	w.stats.lost.Add(1)
-	w.abort(ctx, causeLost)
+	w.noteFenced(w.abort(ctx, causeLost))
 	w.dropTasks(slices.Clone(w.tasks))
 	cl.ResumeFetchPartitions(lost)
 	w.log.Warn("the group membership was lost; rejoining with the stores kept")
@@ -163,7 +163,7 @@ func (w *worker) checkMembership(ctx context.Context) {
 	if w.member != "" && len(w.tasks) > 0 {
 		w.log.Warn("the group gave a new member id; replaying from the committed offsets")
 		w.stats.lost.Add(1)
-		w.abort(ctx, causeLost)
+		w.noteFenced(w.abort(ctx, causeLost))
 		for _, t := range w.tasks {
 			w.rewind(t, true)
 		}

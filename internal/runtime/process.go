@@ -140,15 +140,11 @@ func (w *worker) handle(ctx context.Context, err error) error {
 	return w.replay(ctx, row, err)
 }
 
-// fencedMax is how many producers in a row, without a commit in between, may be
-// taken over by another one before the worker gives up.
-const fencedMax = 8
-
 // replay gives up the transaction and processes again from the committed
 // offsets, after what the row's action asks for.
 func (w *worker) replay(ctx context.Context, row errorRow, err error) error {
 	w.log.Warn("replaying from the committed offsets", "action", row.action, "cause", row.cause, "err", err)
-	w.abort(ctx, row.cause)
+	errAbort := w.abort(ctx, row.cause)
 	for _, t := range w.tasks {
 		w.rewind(t, !w.opts.ExactlyOnce)
 	}
@@ -161,12 +157,9 @@ func (w *worker) replay(ctx context.Context, row errorRow, err error) error {
 	if !w.opts.ExactlyOnce {
 		w.needProducer = true // a new one does not have the old one's failed batches
 	}
-	if row.cause == causeFenced {
-		w.stats.fenced.Add(1)
-		if w.fencedInARow++; w.fencedInARow >= fencedMax {
-			return fmt.Errorf("fenced %d times without a commit: two live processes use the transactional id %q; give each its own StateDir or InstanceID: %w",
-				w.fencedInARow, w.transactionalID(), err)
-		}
+	w.noteFenced(errors.Join(err, errAbort))
+	if w.fatal != nil {
+		return w.fatal
 	}
 	w.countTasks()
 	w.backoff = min(max(2*w.backoff, 10*time.Millisecond), time.Second)
@@ -175,20 +168,21 @@ func (w *worker) replay(ctx context.Context, row errorRow, err error) error {
 }
 
 // abort ends the open transaction. What it cannot end, a new producer under
-// the same id does.
-func (w *worker) abort(ctx context.Context, cause string) {
+// the same id does; the error is for the record.
+func (w *worker) abort(ctx context.Context, cause string) (err error) {
 	if !w.out.open {
 		w.out.ended()
-		return
+		return nil
 	}
 	w.stats.abort(cause)
 	if w.opts.ExactlyOnce {
-		if err := w.prod.Abort(ctx); err != nil {
+		if err = w.prod.Abort(ctx); err != nil {
 			w.log.Warn("abort failed; the producer is initialised anew", "err", err)
 			w.needProducer = true
 		}
 	}
 	w.out.ended()
+	return err
 }
 
 // remedy is what an operator can do about an error, for the end of its text.

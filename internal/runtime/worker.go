@@ -56,7 +56,7 @@ type worker struct {
 	lastCommit time.Time
 	// needProducer says that the producer must be initialised anew first.
 	needProducer bool
-	fencedInARow int
+	fencing      fencing
 	backoff      time.Duration
 	fatal        error
 	slice        int // records of one task that are processed in one go
