@@ -132,11 +132,15 @@ func (a *App) runWorkers(ctx context.Context) error {
 			stop()
 		})
 	}
+	stopping := make(chan struct{})
 	go func() {
+		defer close(stopping)
 		<-ctx.Done()
 		a.setState(StatePendingShutdown)
 	}()
 	wg.Wait()
+	stop()
+	<-stopping
 	return errors.Join(errs...)
 }
 
