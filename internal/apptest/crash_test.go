@@ -26,6 +26,7 @@ func replyOf(key int16) func(message) bool {
 
 const (
 	keyProduce         = 0
+	keyFetch           = 1
 	keyOffsetCommit    = 8
 	keyHeartbeat       = 12
 	keyEndTxn          = 26

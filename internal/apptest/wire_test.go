@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"os"
 	"sync"
@@ -29,6 +30,8 @@ type wire struct {
 	muted  bool
 	hook   func(message) verdict
 	counts map[answer]int
+	dials  int
+	sent   map[int16]int // requests by key
 }
 
 // answer is a request's key with an error code of its reply.
@@ -62,7 +65,7 @@ func (m message) endsTransaction(commit bool) bool {
 }
 
 func newWire(dial func(context.Context) (net.Conn, error)) *wire {
-	return &wire{dialBroker: dial, conns: make(map[*conn]struct{}), counts: make(map[answer]int)}
+	return &wire{dialBroker: dial, conns: make(map[*conn]struct{}), counts: make(map[answer]int), sent: make(map[int16]int)}
 }
 
 var (
@@ -71,6 +74,9 @@ var (
 )
 
 func (w *wire) dial(ctx context.Context, _, _ string) (net.Conn, error) {
+	w.mu.Lock()
+	w.dials++
+	w.mu.Unlock()
 	if err := w.gate(ctx.Done()); err != nil {
 		return nil, err
 	}
@@ -183,6 +189,13 @@ func (w *wire) refused(req kmsg.Request, err *kerr.Error) int {
 	return w.counts[answer{req.Key(), err.Code}]
 }
 
+// traffic is the number of dials and of requests by key so far.
+func (w *wire) traffic() (dials int, sent map[int16]int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.dials, maps.Clone(w.sent)
+}
+
 func (w *wire) count(m message) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -253,6 +266,9 @@ func (c *conn) Write(p []byte) (int, error) {
 	c.mu.Lock()
 	c.sent[correlation] = m
 	c.mu.Unlock()
+	c.w.mu.Lock()
+	c.w.sent[m.key]++
+	c.w.mu.Unlock()
 	if c.w.judge(m) == cut {
 		c.Conn.Close()
 		return 0, errReset
