@@ -56,6 +56,8 @@ func (c *console) setStatus(status string) {
 	defer c.mu.Unlock()
 	status = c.clock() + "  " + status
 	if c.terminal {
+		// A line that wraps could not be cleared again.
+		status = cut(status, terminalColumns(c.out.(*os.File))-1)
 		c.status = status
 		fmt.Fprint(c.out, clearLine+status)
 		return
@@ -64,6 +66,16 @@ func (c *console) setStatus(status string) {
 		c.statusAt = now
 		fmt.Fprintln(c.out, status)
 	}
+}
+
+// cut returns the first columns characters of s.
+func cut(s string, columns int) string {
+	for i := range s {
+		if columns--; columns < 0 {
+			return s[:i]
+		}
+	}
+	return s
 }
 
 // endStatus takes the status line away.

@@ -10,8 +10,14 @@ import (
 	"github.com/hanbeon/hanbeon/verify"
 )
 
-// fencedWithin is how long a zombie may take to be refused after it went on.
-const fencedWithin = 20 * time.Second
+const (
+	// replacedWithin is how long the group may take to give a frozen worker's
+	// place away, beyond the time that the plan allows. A group that is just
+	// rebalancing does not expire a member that waits for the outcome.
+	replacedWithin = 30 * time.Second
+	// fencedWithin is how long a zombie may take to be refused after it went on.
+	fencedWithin = 20 * time.Second
+)
 
 // faults carries out a plan.
 type faults struct {
@@ -19,6 +25,7 @@ type faults struct {
 	random  *rand.Rand
 	workers *workers
 	broker  *brokerProcess // nil where the broker is not ours
+	cluster *cluster
 	say     func(format string, args ...any)
 
 	mu       sync.Mutex
@@ -98,7 +105,7 @@ func (f *faults) freeze() (*worker, error) {
 // revive lets a frozen worker go on when its place has been given away, and
 // waits until it has been told so.
 func (f *faults) revive(ctx context.Context, w *worker) {
-	if !pause(ctx, sessionTimeout+freezeBeyond) {
+	if !pause(ctx, sessionTimeout+freezeBeyond) || !f.awaitReplaced(ctx, w) {
 		return
 	}
 	before := f.workers.stats(w)
@@ -124,6 +131,25 @@ func (f *faults) revive(ctx context.Context, w *worker) {
 		}
 	}
 	f.workers.setFrozen(w, false)
+}
+
+// awaitReplaced waits until the group has given the worker's place away, and
+// reports whether ctx lasted.
+func (f *faults) awaitReplaced(ctx context.Context, w *worker) bool {
+	deadline := time.Now().Add(replacedWithin)
+	for time.Now().Before(deadline) {
+		asking, cancel := context.WithTimeout(ctx, 2*time.Second)
+		member, err := f.cluster.hasMember(asking, w.config.Application, w.config.memberID())
+		cancel()
+		if err == nil && !member {
+			return true
+		}
+		if !pause(ctx, 100*time.Millisecond) {
+			return false
+		}
+	}
+	f.say("the group has not given the place of %s away within %v more", w.name, replacedWithin)
+	return true
 }
 
 func (f *faults) count(change func(*verify.Evidence)) {

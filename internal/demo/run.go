@@ -141,6 +141,7 @@ func (r *run) count(ctx context.Context) (Result, error) {
 	r.console.event("counting the words of %s, %s, under %s, seed %d",
 		r.text.Source, counted(int64(len(r.text.Lines)), "line"), r.options.Guarantee, r.options.Seed)
 
+	r.awaitWorkers(ctx)
 	fed, err := r.feedAndDrain(ctx)
 	if err != nil {
 		return Result{}, err
@@ -205,6 +206,19 @@ func (r *run) startWorkers() error {
 	return nil
 }
 
+// awaitWorkers waits until every worker has its tasks, so that the first faults
+// hit workers at work. With more workers than tasks some never get one.
+func (r *run) awaitWorkers(ctx context.Context) {
+	const most = 15 * time.Second
+	tasks := 2 * r.options.Partitions // of the two halves of the topology
+	deadline := time.Now().Add(most)
+	for r.options.Workers <= tasks && !r.workers.allBusy() && len(r.failed) == 0 && time.Now().Before(deadline) {
+		if !pause(ctx, 50*time.Millisecond) {
+			return
+		}
+	}
+}
+
 // fed is what the feeding came to.
 type fed struct {
 	lines     []string
@@ -223,7 +237,7 @@ func (r *run) feedAndDrain(ctx context.Context) (fed, error) {
 	}
 	r.faults = &faults{
 		plan:   planFaults(r.random, r.options.Duration, r.broker != nil),
-		random: r.random, workers: r.workers, broker: r.broker, say: r.console.event,
+		random: r.random, workers: r.workers, broker: r.broker, cluster: r.cluster, say: r.console.event,
 	}
 	faultsDone := make(chan struct{})
 	feed := &feeder{
@@ -370,7 +384,7 @@ func (r *run) showStatus(ctx context.Context, feed *feeder) {
 		before, beforeAt = stats, now
 		lines, _, linesPerSecond := r.monitor.snapshot()
 		e := r.faults.soFar()
-		r.console.setStatus(fmt.Sprintf("%s of %s fed lines (%s/s), %s words/s, %s commits, %s aborts, %s rebalances, %d kills, %d of %d zombies fenced",
+		r.console.setStatus(fmt.Sprintf("%s/%s lines (%s/s) %s words/s · commits %s aborts %s rebalances %s · kills %d fenced %d/%d",
 			number(lines.committed), number(feed.sent.Load()), number(int64(linesPerSecond)), number(int64(wordsPerSecond)),
 			number(stats.Commits), number(stats.Aborts), number(stats.Rebalances),
 			e.WorkerKills+e.BrokerKills, e.ZombiesFenced, e.Zombies))

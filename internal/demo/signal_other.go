@@ -15,3 +15,6 @@ func childAttributes() *syscall.SysProcAttr { return nil }
 func pauseProcess(*os.Process) error     { return errNoSignals }
 func resumeProcess(*os.Process) error    { return errNoSignals }
 func terminateProcess(*os.Process) error { return errNoSignals }
+
+// terminalColumns is the width that every terminal has.
+func terminalColumns(*os.File) int { return 80 }

@@ -119,6 +119,20 @@ func (c *cluster) deleteRun(ctx context.Context, application string) error {
 	return nil
 }
 
+// hasMember reports whether a static member is in the group.
+func (c *cluster) hasMember(ctx context.Context, group, instance string) (bool, error) {
+	described, err := c.admin.DescribeGroups(ctx, group)
+	if err == nil {
+		err = described.Error()
+	}
+	if err != nil {
+		return false, fmt.Errorf("describing the group %s: %w", group, err)
+	}
+	return slices.ContainsFunc(described[group].Members, func(m kadm.DescribedGroupMember) bool {
+		return m.InstanceID != nil && *m.InstanceID == instance
+	}), nil
+}
+
 // lag is how far a group is behind in one topic.
 type lag struct {
 	committed int64 // sum over the partitions, 0 where none is committed

@@ -52,7 +52,7 @@ func newWordCounter(cfg WorkerConfig, logTo io.Writer) (wordCounter, error) {
 		ClientOptions: []kgo.Opt{
 			// A static member (KIP-345): a worker that comes back after a kill takes
 			// its place again at once, and nobody waits for its session to end.
-			kgo.InstanceID(cfg.Application + "-" + cfg.InstanceID),
+			kgo.InstanceID(cfg.memberID()),
 			// The broker that we kill may die under a connection's first request.
 			kgo.AlwaysRetryEOF(),
 		},

@@ -28,6 +28,9 @@ type WorkerConfig struct {
 	TransactionTimeoutMs int64 `json:"transaction_timeout_ms"`
 }
 
+// memberID is the worker's name in the group, as a static member (KIP-345).
+func (c WorkerConfig) memberID() string { return c.Application + "-" + c.InstanceID }
+
 // WorkerStats is what a worker process reports of itself, as a JSON line on its
 // standard output every 200 ms. All are totals since the process started.
 type WorkerStats struct {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"sync"
 )
@@ -101,6 +102,13 @@ func (ws *workers) pick(random *rand.Rand) *worker {
 		return nil
 	}
 	return busy[random.IntN(len(busy))]
+}
+
+// allBusy reports whether every worker has a task.
+func (ws *workers) allBusy() bool {
+	ws.mu.Lock()
+	defer ws.mu.Unlock()
+	return !slices.ContainsFunc(ws.all, func(w *worker) bool { return w.now.Tasks == 0 })
 }
 
 // setFrozen marks a worker as being frozen or a zombie, so that no other fault
