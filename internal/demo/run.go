@@ -384,9 +384,9 @@ func (r *run) showStatus(ctx context.Context, feed *feeder) {
 		before, beforeAt = stats, now
 		lines, _, linesPerSecond := r.monitor.snapshot()
 		e := r.faults.soFar()
-		r.console.setStatus(fmt.Sprintf("%s/%s lines (%s/s) %s words/s · commits %s aborts %s rebalances %s · kills %d fenced %d/%d",
+		r.console.setStatus(fmt.Sprintf("%s/%s lines (%s/s) %s words/s · kills %d fenced %d/%d · commits %s aborts %s rebalances %s",
 			number(lines.committed), number(feed.sent.Load()), number(int64(linesPerSecond)), number(int64(wordsPerSecond)),
-			number(stats.Commits), number(stats.Aborts), number(stats.Rebalances),
-			e.WorkerKills+e.BrokerKills, e.ZombiesFenced, e.Zombies))
+			e.WorkerKills+e.BrokerKills, e.ZombiesFenced, e.Zombies,
+			number(stats.Commits), number(stats.Aborts), number(stats.Rebalances)))
 	}
 }
