@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -307,6 +308,39 @@ func TestStopWithoutABroker(t *testing.T) {
 			})
 		})
 	}
+}
+
+// The callback of a rebalance commits to a broker that has gone; the shutdown
+// waits for it, but not for the broker.
+func TestStopWhileARevocationCommits(t *testing.T) {
+	scenario(t, broker.Faults{}, func(b *bed) {
+		b.feed(20)
+		first, second := b.launch("first", options{}), b.launch("second", options{})
+		b.running(first, second)
+		var rebalanced atomic.Bool
+		gone := make(chan struct{})
+		first.wire.watch(func(m message) verdict {
+			if m.reply && m.key == keySyncGroup {
+				rebalanced.Store(true)
+			}
+			if rebalanced.Load() && commitRequest(m) {
+				rebalanced.Store(false)
+				first.wire.kill()
+				close(gone)
+				return cut
+			}
+			return pass
+		})
+		third := b.launch("third", options{})
+		b.feedUntil(gone)
+		time.Sleep(time.Minute)
+		first.cancel()
+		first.await()
+		b.settle()
+		second.stop()
+		third.stop()
+		b.mustBeExact()
+	})
 }
 
 func TestStopBeforeTheStart(t *testing.T) {

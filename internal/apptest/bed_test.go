@@ -52,6 +52,8 @@ type bed struct {
 	admin  *kadm.Client
 	client *kgo.Client
 	lines  []string
+	// deleted are lines that were counted, and are no longer in the input.
+	deleted []string
 
 	mu     sync.Mutex // guards the fields below
 	fs     *vfs.Mem
@@ -97,17 +99,43 @@ func (b *bed) close() {
 	}
 }
 
-func logger(name string) *slog.Logger {
+// logTo is where logs go, with HANBEON_TEST_LOG.
+func logTo() slog.Handler {
 	if os.Getenv("HANBEON_TEST_LOG") == "" {
-		return slog.New(slog.DiscardHandler)
+		return slog.DiscardHandler
 	}
-	return slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelDebug})).With("name", name)
+	return slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelDebug})
+}
+
+func logger(name string) *slog.Logger { return slog.New(logTo()).With("name", name) }
+
+// errorsFail is a log that fails the test at level Error: the broker has to say
+// so when it stops a shard, and no test here damages its disk.
+type errorsFail struct {
+	slog.Handler
+	t *testing.T
+}
+
+func (h errorsFail) Enabled(ctx context.Context, l slog.Level) bool {
+	return l >= slog.LevelError || h.Handler.Enabled(ctx, l)
+}
+
+func (h errorsFail) Handle(ctx context.Context, r slog.Record) error {
+	if r.Level >= slog.LevelError {
+		text := r.Message
+		r.Attrs(func(a slog.Attr) bool { text += fmt.Sprintf("; %s: %v", a.Key, a.Value); return true })
+		h.t.Errorf("broker: %s", text)
+	}
+	if h.Handler.Enabled(ctx, r.Level) {
+		return h.Handler.Handle(ctx, r)
+	}
+	return nil
 }
 
 // start opens the broker on what the last one left.
 func (b *bed) start() {
 	b.t.Helper()
-	opened, err := broker.Open(context.Background(), broker.Config{Dir: "data", FS: b.fs, Faults: b.faults, Logger: logger("broker")})
+	opened, err := broker.Open(context.Background(), broker.Config{Dir: "data", FS: b.fs, Faults: b.faults, Logger: slog.New(errorsFail{logTo(), b.t})})
 	if err != nil {
 		b.t.Fatalf("open the broker: %v", err)
 	}

@@ -42,9 +42,9 @@ func (b *bed) mustBeBroken() {
 // violations compares everything that the application left with an independent
 // count of the lines that were fed.
 func (b *bed) violations() (wrong []string) {
-	want := verify.CountWords(slices.Values(b.lines))
+	want := verify.CountWords(slices.Values(append(slices.Clone(b.deleted), b.lines...)))
 	bad := func(format string, args ...any) { wrong = append(wrong, fmt.Sprintf(format, args...)) }
-	var input []string
+	input := slices.Clone(b.deleted)
 	for _, r := range b.read(topicLines, true) {
 		input = append(input, string(r.Value))
 	}
@@ -77,6 +77,15 @@ func (b *bed) violations() (wrong []string) {
 		bad("committed offsets: %+v", r)
 	}
 	return wrong
+}
+
+// lost is the number of words that the sink's last counts lack.
+func (b *bed) lost() int64 {
+	sink := verify.NewSinkChecker()
+	for _, r := range b.read(topicCounts, true) {
+		sink.Add(verify.Update{Partition: r.Partition, Offset: r.Offset, Word: string(r.Key), Count: int64(binary.BigEndian.Uint64(r.Value))})
+	}
+	return sink.Result(verify.CountWords(slices.Values(b.lines))).Final.Lost
 }
 
 // read returns every record of a topic. Every transaction must have ended.

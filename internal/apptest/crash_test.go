@@ -29,6 +29,7 @@ const (
 	keyFetch           = 1
 	keyOffsetCommit    = 8
 	keyHeartbeat       = 12
+	keySyncGroup       = 14
 	keyEndTxn          = 26
 	keyTxnOffsetCommit = 28
 )

@@ -137,12 +137,14 @@ func (i *instance) kill() {
 	i.await()
 }
 
-// await waits for the end of Run, which must come within a minute.
+// await waits for the end of Run, which must come within two minutes: a commit
+// under way may take a transaction timeout, the last one and the leave ten
+// seconds each.
 func (i *instance) await() {
 	i.b.t.Helper()
 	select {
 	case <-i.done:
-	case <-time.After(time.Minute):
+	case <-time.After(2 * time.Minute):
 		i.b.t.Fatalf("%s: Run does not return: state %v", i.name, i.app.State())
 	}
 }

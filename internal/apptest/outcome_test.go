@@ -5,6 +5,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
 	"github.com/hanbeon/hanbeon/broker"
 	"github.com/hanbeon/hanbeon/internal/faults"
 )
@@ -107,6 +110,36 @@ func TestUnknownOutcomeIsResolvedAsAborted(t *testing.T) {
 		b.mustBeExact()
 		if s := cutOff.app.Stats(); s.Unknown != 1 || s.Kept != 0 || sum(s.Aborts) == 0 {
 			t.Errorf("want one unknown outcome, resolved as aborted: %+v", s)
+		}
+	})
+}
+
+// The broker has committed and answers UNKNOWN_SERVER_ERROR.
+func TestUnknownServerErrorToASuccessfulCommit(t *testing.T) {
+	scenario(t, broker.Faults{}, func(b *bed) {
+		b.feed(50)
+		first, second := b.launch("first", options{}), b.launch("second", options{})
+		b.running(first, second)
+		var seen, changed atomic.Int64
+		first.wire.change(func(m message) bool {
+			end, ok := m.response.(*kmsg.EndTxnResponse)
+			if !ok || !m.endsTransaction(true) || seen.Add(1)%3 != 0 {
+				return false
+			}
+			end.ErrorCode, end.ProducerID, end.ProducerEpoch = kerr.UnknownServerError.Code, -1, -1
+			changed.Add(1)
+			return true
+		})
+		b.feedFor(3 * time.Second)
+		first.wire.change(nil)
+		b.settle()
+		first.stop()
+		second.stop()
+		b.mustBeExact()
+		s := first.app.Stats()
+		t.Logf("%d answers changed: %+v", changed.Load(), s)
+		if changed.Load() == 0 {
+			t.Error("no answer was changed")
 		}
 	})
 }

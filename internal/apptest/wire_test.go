@@ -1,6 +1,7 @@
 package apptest
 
 import (
+	"bytes"
 	"context"
 	"encoding/binary"
 	"fmt"
@@ -29,9 +30,12 @@ type wire struct {
 	dead   bool
 	muted  bool
 	hook   func(message) verdict
-	counts map[answer]int
-	dials  int
-	sent   map[int16]int // requests by key
+	// rewrite changes a reply in place; true if it did.
+	rewrite func(message) bool
+	counts  map[answer]int
+	dials   int
+	lates   int           // requests that arrived late
+	sent    map[int16]int // requests by key
 }
 
 // answer is a request's key with an error code of its reply.
@@ -47,7 +51,14 @@ const (
 	pass verdict = iota
 	// cut closes the connection in place of the message, which is lost.
 	cut
+	// late closes the connection for the client; a request still reaches the
+	// broker, lateBy later.
+	late
 )
+
+// lateBy is more than a client needs to send the request again, and to begin
+// the next transaction.
+const lateBy = 500 * time.Millisecond
 
 // message is one request or reply.
 type message struct {
@@ -172,6 +183,13 @@ func (w *wire) watch(hook func(message) verdict) {
 	w.hook = hook
 }
 
+// change sets what may change replies.
+func (w *wire) change(rewrite func(message) bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.rewrite = rewrite
+}
+
 func (w *wire) judge(m message) verdict {
 	w.mu.Lock()
 	hook := w.hook
@@ -269,8 +287,12 @@ func (c *conn) Write(p []byte) (int, error) {
 	c.w.mu.Lock()
 	c.w.sent[m.key]++
 	c.w.mu.Unlock()
-	if c.w.judge(m) == cut {
+	switch c.w.judge(m) {
+	case cut:
 		c.Conn.Close()
+		return 0, errReset
+	case late:
+		c.deliverLate(bytes.Clone(p))
 		return 0, errReset
 	}
 	if err := c.w.gate(nil); err != nil {
@@ -283,6 +305,11 @@ func (c *conn) Write(p []byte) (int, error) {
 }
 
 func (c *conn) Read(p []byte) (int, error) {
+	select {
+	case <-c.closed:
+		return 0, net.ErrClosed
+	default:
+	}
 	if len(c.unread) == 0 {
 		if err := c.next(); err != nil {
 			return 0, err
@@ -291,6 +318,28 @@ func (c *conn) Read(p []byte) (int, error) {
 	n := copy(p, c.unread)
 	c.unread = c.unread[n:]
 	return n, nil
+}
+
+// deliverLate is the network that kept a request for a while.
+func (c *conn) deliverLate(p []byte) {
+	c.once.Do(func() { // the client's Close must not stop it
+		close(c.closed)
+		c.w.mu.Lock()
+		delete(c.w.conns, c)
+		c.w.mu.Unlock()
+		c.Conn.SetReadDeadline(time.Now())
+		go func() {
+			defer c.Conn.Close()
+			time.Sleep(lateBy)
+			c.Conn.SetDeadline(time.Now().Add(time.Minute))
+			if _, err := c.Conn.Write(p); err == nil {
+				_, _ = c.Conn.Read(make([]byte, 1)) // the broker has acted on it
+				c.w.mu.Lock()
+				c.w.lates++
+				c.w.mu.Unlock()
+			}
+		}()
+	})
 }
 
 // next reads one reply.
@@ -317,6 +366,12 @@ func (c *conn) next() error {
 	m.reply = true
 	if m.request != nil {
 		m.response = parseResponse(m.request, c.unread[8:])
+		c.w.mu.Lock()
+		rewrite := c.w.rewrite
+		c.w.mu.Unlock()
+		if rewrite != nil && rewrite(m) {
+			c.unread = encodeResponse(m.response, correlation)
+		}
 		c.w.count(m)
 	}
 	if c.w.judge(m) == cut {
@@ -387,4 +442,15 @@ func parseResponse(req kmsg.Request, body []byte) kmsg.Response {
 		return nil
 	}
 	return resp
+}
+
+// encodeResponse is a whole reply frame.
+func encodeResponse(resp kmsg.Response, correlation int32) []byte {
+	frame := binary.BigEndian.AppendUint32(make([]byte, 4), uint32(correlation))
+	if resp.IsFlexible() && resp.Key() != kmsg.ApiVersions.Int16() {
+		frame = append(frame, 0) // no tags
+	}
+	frame = resp.AppendTo(frame)
+	binary.BigEndian.PutUint32(frame, uint32(len(frame)-4))
+	return frame
 }

@@ -15,13 +15,13 @@ import (
 // onAssigned takes new tasks. It runs in kgo's goroutine while the worker is
 // parked in a poll. Opening and restoring happen in the worker's loop, so that
 // the group does not wait for them.
-func (w *worker) onAssigned(ctx context.Context, cl *kgo.Client, added map[string][]int32) {
+func (w *worker) onAssigned(_ context.Context, cl *kgo.Client, added map[string][]int32) {
 	<-w.ready
 	if w.closing {
 		return
 	}
 	defer w.wakeUp()
-	w.checkMembership(ctx)
+	w.checkMembership(w.life)
 	w.lostMember, w.joining = "", false
 	w.joined.Store(true)
 	if len(added) == 0 {
@@ -53,7 +53,7 @@ func (w *worker) onAssigned(ctx context.Context, cl *kgo.Client, added map[strin
 // onRevoked gives tasks up in order: if any of them has progress, everything is
 // committed first, under the membership that still holds (Kafka Streams'
 // TaskManager.handleRevocation).
-func (w *worker) onRevoked(ctx context.Context, cl *kgo.Client, lost map[string][]int32) {
+func (w *worker) onRevoked(_ context.Context, cl *kgo.Client, lost map[string][]int32) {
 	<-w.ready
 	if len(lost) == 0 { // the session ends; a join follows
 		w.joining, w.joinSince = true, time.Now()
@@ -64,10 +64,10 @@ func (w *worker) onRevoked(ctx context.Context, cl *kgo.Client, lost map[string]
 	}
 	defer w.wakeUp()
 	if slices.ContainsFunc(tasks, (*activeTask).dirty) {
-		if err := w.commit(ctx); err != nil {
+		if err := w.commit(w.life); err != nil {
 			w.fatal = err
 		}
-		w.awaitStable(ctx, tasks)
+		w.awaitStable(w.life, tasks)
 	}
 	w.dropTasks(tasks)
 	cl.ResumeFetchPartitions(lost) // forget the pause of partitions that are gone
@@ -77,7 +77,7 @@ func (w *worker) onRevoked(ctx context.Context, cl *kgo.Client, lost map[string]
 
 // onLost gives all tasks up when the membership is gone: another member may
 // own them already, so nothing may be committed.
-func (w *worker) onLost(ctx context.Context, cl *kgo.Client, lost map[string][]int32) {
+func (w *worker) onLost(_ context.Context, cl *kgo.Client, lost map[string][]int32) {
 	<-w.ready
 	w.joined.Store(false)
 	if w.closing {
@@ -85,7 +85,7 @@ func (w *worker) onLost(ctx context.Context, cl *kgo.Client, lost map[string][]i
 	}
 	defer w.wakeUp()
 	w.stats.lost.Add(1)
-	w.noteFenced(w.abort(ctx, causeLost))
+	w.noteFenced(w.abort(w.life, causeLost))
 	w.dropTasks(slices.Clone(w.tasks))
 	cl.ResumeFetchPartitions(lost)
 	w.log.Warn("the group membership was lost; rejoining with the stores kept")

@@ -33,6 +33,10 @@ type worker struct {
 	stats  counters
 	joined atomic.Bool
 	ready  chan struct{} // closed when the clients are made
+	// life is the context of what the callbacks of a rebalance do. It ends some
+	// time after run was told to end: a poll, and so the shutdown, waits for
+	// them.
+	life context.Context
 
 	consumer, data, control *kgo.Client
 	prod                    *producer.Producer
@@ -92,7 +96,14 @@ func (w *worker) transactionalID() string {
 
 // run works until ctx ends or an error stops the worker.
 func (w *worker) run(ctx context.Context) (err error) {
+	life, end := context.WithCancel(context.WithoutCancel(ctx))
+	w.life = life
+	unwatch := context.AfterFunc(ctx, func() {
+		time.AfterFunc(shutdownTimeout, end)
+	})
 	defer func() {
+		unwatch()
+		end()
 		w.closeTasks()
 		w.closeClients()
 	}()
