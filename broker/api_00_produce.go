@@ -117,8 +117,15 @@ func (b *Broker) produceOne(c *produceCall, i, j int, parsed *parsedBatch) {
 		ProduceVersion: c.req.Version,
 	})
 	if invalid != nil {
-		c.invalid(i, j, invalid)
+		c.invalid(i, j, t.Partitions[rp.Partition], invalid)
 		return
+	}
+	raw := rp.Records[:h.Size()]
+	if t.conf.codec != batch.KeepCodec {
+		if raw, h, invalid = recompress(raw, t.conf); invalid != nil {
+			c.invalid(i, j, t.Partitions[rp.Partition], invalid)
+			return
+		}
 	}
 	id := ""
 	if c.req.TransactionID != nil {
@@ -126,8 +133,25 @@ func (b *Broker) produceOne(c *produceCall, i, j int, parsed *parsedBatch) {
 	}
 	c.left.Add(1)
 	t.Partitions[rp.Partition].Produce(&shard.Produce{
-		Raw: rp.Records[:h.Size()], Header: h, TransactionalID: id, Version: c.req.Version, AppendTime: t.conf.appendTime,
+		Raw: raw, Header: h, TransactionalID: id, Version: c.req.Version, AppendTime: t.conf.appendTime,
 	}, func(r shard.ProduceResult) { c.answer(i, j, r) })
+}
+
+// recompress stores a batch under the codec that the topic wants. It may have
+// grown over the topic's limit by that.
+func recompress(raw []byte, conf topicConfig) ([]byte, batch.Header, *batch.Invalid) {
+	raw, err := batch.Recompress(raw, conf.codec, decompressedMax)
+	if err != nil {
+		return nil, batch.Header{}, &batch.Invalid{Code: kerr.UnknownServerError.Code, Message: err.Error()}
+	}
+	if len(raw) > conf.messageMaxBytes {
+		return nil, batch.Header{}, &batch.Invalid{Code: kerr.MessageTooLarge.Code, Message: "the batch, stored with the topic's compression.type, exceeds its max.message.bytes"}
+	}
+	h, err := batch.ParseHeader(raw)
+	if err != nil {
+		return nil, batch.Header{}, &batch.Invalid{Code: kerr.UnknownServerError.Code, Message: err.Error()}
+	}
+	return raw, h, nil
 }
 
 // slot is a partition's place in the response, with what never varies.
@@ -148,11 +172,14 @@ func (c *produceCall) refuse(i, j int, code int16, msg string) {
 	}
 }
 
-func (c *produceCall) invalid(i, j int, inv *batch.Invalid) {
+func (c *produceCall) invalid(i, j int, log *shard.Partition, inv *batch.Invalid) {
 	c.refuse(i, j, inv.Code, inv.Message)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	p := &c.resp.Topics[i].Partitions[j]
+	if inv.Code == kerr.InvalidRecord.Code || inv.Code == kerr.InvalidTimestamp.Code {
+		p.LogStartOffset = int64(log.LogStart())
+	}
 	for _, r := range inv.Records {
 		e := kmsg.NewProduceResponseTopicPartitionErrorRecord()
 		e.RelativeOffset, e.ErrorMessage = r.Index, &r.Message

@@ -71,7 +71,8 @@ func invalidf(err *kerr.Error, format string, args ...any) *Invalid {
 // (authorisation, internal topics, one producer per request) is the caller's.
 //
 // A wrong maxTimestamp is corrected in b, and in the header returned, as Kafka
-// does: the time index depends on it.
+// does: the time index depends on it. So is the append-time bit where the topic
+// goes by create time.
 func Validate(b []byte, opts ValidateOptions) (Header, *Invalid) {
 	h, invalid := validateFraming(b, opts)
 	if invalid != nil {
@@ -195,7 +196,8 @@ func validateRecords(b []byte, h *Header, opts ValidateOptions) *Invalid {
 	if invalid := c.checkAll(body); invalid != nil {
 		return invalid
 	}
-	if !opts.AppendTime && c.maxTimestampMs != h.MaxTimestampMs {
+	if !opts.AppendTime && (c.maxTimestampMs != h.MaxTimestampMs || h.IsAppendTime()) {
+		b[posAttributes+1] &^= byte(AttrAppendTime) // the topic says whose clock counts
 		setMaxTimestamp(b, c.maxTimestampMs)
 		*h = readHeader(b)
 	}
@@ -228,12 +230,14 @@ type checker struct {
 func (c *checker) checkAll(body []byte) *Invalid {
 	var v view
 	for i := range c.h.Count {
+		// What follows a broken record cannot be trusted; as in Kafka the batch
+		// is refused as a whole, and no record is named as the faulty one.
 		var ok bool
 		if body, ok = readView(body, &v); !ok || !skipHeaders(v.headers, v.headerCount) {
-			return c.broken(i, "record %d of %d is malformed or missing", i, c.h.Count)
+			return invalidf(kerr.InvalidRecord, "record %d of %d is malformed or missing", i, c.h.Count)
 		}
 		if v.offsetDelta != i {
-			return c.broken(i, "record %d has offset delta %d", i, v.offsetDelta)
+			return invalidf(kerr.InvalidRecord, "record %d has offset delta %d", i, v.offsetDelta)
 		}
 		c.check(i, &v)
 	}
@@ -241,13 +245,6 @@ func (c *checker) checkAll(body []byte) *Invalid {
 		return invalidf(kerr.InvalidRecord, "%d bytes follow the last of %d records", len(body), c.h.Count)
 	}
 	return c.verdict()
-}
-
-// broken ends the walk: what follows the record cannot be trusted.
-func (c *checker) broken(index int32, format string, args ...any) *Invalid {
-	v := invalidf(kerr.InvalidRecord, format, args...)
-	v.Records = []RecordError{{Index: index, Message: v.Message}}
-	return v
 }
 
 // check judges one well-formed record; a record has one fault at most, and the
@@ -258,7 +255,7 @@ func (c *checker) check(i int32, v *view) {
 	switch {
 	case c.opts.Compacted && !v.hasKey:
 		c.fault(i, false, "a compacted topic takes no record without a key")
-	case c.h.IsAppendTime():
+	case c.opts.AppendTime && c.h.IsAppendTime():
 		c.fault(i, true, "producers may not set the timestamp type to LogAppendTime")
 	case c.opts.AppendTime || timestampMs == NoTimestampMs:
 	case timestampMs < c.earliestMs || timestampMs > c.latestMs:

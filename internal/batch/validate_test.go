@@ -148,11 +148,11 @@ func TestValidateRowsOfTheRecordsInEveryCodec(t *testing.T) {
 		}{
 			{"good", build(10, plain, nil), lenient(), 0, nil},
 			{"bytes left over", build(4, plain, func(b *Builder) { b.records = append(b.records, 0) }), lenient(), 87, nil},
-			{"record cut off", build(4, plain, func(b *Builder) { b.records = b.records[:len(b.records)-1] }), lenient(), 87, []int32{3}},
-			{"a record too few", build(4, plain, func(b *Builder) { b.count, b.lastOffsetDelta = 5, 4 }), lenient(), 87, []int32{4}},
+			{"record cut off", build(4, plain, func(b *Builder) { b.records = b.records[:len(b.records)-1] }), lenient(), 87, nil},
+			{"a record too few", build(4, plain, func(b *Builder) { b.count, b.lastOffsetDelta = 5, 4 }), lenient(), 87, nil},
 			{"a record too many", build(4, plain, func(b *Builder) { b.count, b.lastOffsetDelta = 3, 2 }), lenient(), 87, nil},
 			{"offset deltas with a hole", build(2, func(b *Builder, i int) { b.AppendAt(int32(2*i), nowMs, nil, value, nil) },
-				func(b *Builder) { b.lastOffsetDelta = 1 }), lenient(), 87, []int32{1}},
+				func(b *Builder) { b.lastOffsetDelta = 1 }), lenient(), 87, nil},
 			{"keyless in a compacted topic", build(4, keyless, nil), compacted, 87, []int32{1, 3}},
 			{"keyless elsewhere", build(4, keyless, nil), lenient(), 0, nil},
 			{"too early", build(4, early, nil), window, 32, []int32{2, 3}},
@@ -167,7 +167,7 @@ func TestValidateRowsOfTheRecordsInEveryCodec(t *testing.T) {
 				}, nil), both, 32, []int32{0, 1, 2, 3}},
 			{"no timestamp", build(2, func(b *Builder, _ int) { b.Append(NoTimestampMs, nil, value, nil) }, nil), window, 0, nil},
 			{"append-time topic takes any time", build(4, early, nil), appendTime, 0, nil},
-			{"marked append-time", stamped(build(2, plain, nil)), lenient(), 32, []int32{0, 1}},
+			{"marked append-time", stamped(build(2, plain, nil)), lenient(), 0, nil},
 			{"marked append-time to such a topic", stamped(build(2, plain, nil)), appendTime, 32, []int32{0, 1}},
 		} {
 			before := bytes.Clone(c.b)

@@ -28,7 +28,7 @@ type ProduceResult struct {
 	Message      string
 	BaseOffset   batch.Offset
 	LogStart     batch.Offset
-	AppendTimeMs int64 // -1 unless AppendTime
+	AppendTimeMs int64 // -1 unless AppendTime, or a duplicate
 	// LSN must be durable before the answer may be sent.
 	LSN seglog.LSN
 }
@@ -42,31 +42,28 @@ func (p *Partition) Produce(r *Produce, done func(ProduceResult)) {
 }
 
 func (p *Partition) produce(r *Produce, token prodstate.Token, done func(ProduceResult)) {
-	fail := func(code int16, msg string, lsn seglog.LSN) {
+	fail := func(code int16, msg string, logStart batch.Offset, lsn seglog.LSN) {
 		p.countFenced(code)
-		done(ProduceResult{Code: code, Message: msg, BaseOffset: -1, LogStart: p.log.Start(), AppendTimeMs: -1, LSN: max(lsn, p.lastLSN)})
+		done(ProduceResult{Code: code, Message: msg, BaseOffset: -1, LogStart: logStart, AppendTimeMs: -1, LSN: max(lsn, p.lastLSN)})
 	}
 	if code := p.errCode(); code != 0 {
-		fail(code, "", 0)
+		fail(code, "", -1, 0)
 		return
 	}
 	now := nowMs()
 	d := p.prod.Decide(now, prodstate.AppendBatch{Header: r.Header, TV2: r.Version >= 12, Token: token})
 	switch d.Action {
 	case prodstate.Reject:
-		fail(d.Code, d.Message, 0)
+		fail(d.Code, d.Message, p.log.Start(), 0)
 	case prodstate.Duplicate:
 		p.env.ctr.Duplicates.Add(1)
-		res := ProduceResult{BaseOffset: d.BaseOffset, LogStart: p.log.Start(), AppendTimeMs: -1, LSN: p.lastLSN}
-		if r.AppendTime {
-			res.AppendTimeMs = d.TimestampMs
-		}
-		done(res)
+		// Kafka answers a duplicate with the batch's time whoever gave it.
+		done(ProduceResult{BaseOffset: d.BaseOffset, LogStart: p.log.Start(), AppendTimeMs: d.TimestampMs, LSN: p.lastLSN})
 	case prodstate.Verify:
 		p.verify(r.TransactionalID, r.Header.ProducerID, r.Header.Epoch, r.Version >= 12,
 			func(code int16, lsn seglog.LSN) {
 				if code != 0 {
-					fail(produceVerifyCode(code, r.Version), "", lsn)
+					fail(produceVerifyCode(code, r.Version), "", -1, lsn)
 					return
 				}
 				p.produce(r, d.Token, done)
@@ -79,7 +76,7 @@ func (p *Partition) produce(r *Produce, token prodstate.Token, done func(Produce
 		}
 		base, err := p.append(r.Raw, r.Header, nil)
 		if err != nil {
-			fail(kerr.KafkaStorageError.Code, err.Error(), 0)
+			fail(kerr.KafkaStorageError.Code, err.Error(), -1, 0)
 			return
 		}
 		res.BaseOffset, res.LSN = base, p.lastLSN
