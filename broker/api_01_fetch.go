@@ -29,9 +29,14 @@ const (
 func (b *Broker) fetch(r *request) reply {
 	req := r.Request.(*kmsg.FetchRequest)
 	resp := req.ResponseKind().(*kmsg.FetchResponse)
-	if req.Version >= 7 && req.SessionID != 0 {
+	// Epochs 0 and -1 ask for all that is named, whatever session is named with
+	// them; a later epoch continues a session, and there are none.
+	if req.Version >= 7 && req.SessionEpoch > 0 {
 		resp.ErrorCode = kerr.FetchSessionIDNotFound.Code
 		return reply{resp: resp}
+	}
+	if req.IsolationLevel < 0 || req.IsolationLevel > 1 {
+		return reply{resp: fetchRefused(req, kerr.UnknownServerError.Code)} // as Kafka, which does not expect it
 	}
 	var parts []*shard.Partition
 	for i := range req.Topics {
@@ -66,6 +71,31 @@ func (b *Broker) fetch(r *request) reply {
 			return reply{err: errHangup}
 		}
 	}
+}
+
+// fetchRefused answers the whole request with a code.
+func fetchRefused(req *kmsg.FetchRequest, code int16) *kmsg.FetchResponse {
+	resp := req.ResponseKind().(*kmsg.FetchResponse)
+	resp.ErrorCode = code
+	for _, t := range req.Topics {
+		rt := kmsg.NewFetchResponseTopic()
+		rt.Topic, rt.TopicID = t.Topic, t.TopicID
+		for _, p := range t.Partitions {
+			rt.Partitions = append(rt.Partitions, partitionRefused(p.Partition, code))
+		}
+		resp.Topics = append(resp.Topics, rt)
+	}
+	return resp
+}
+
+// partitionRefused is a partition of which nothing is read.
+func partitionRefused(partition int32, code int16) kmsg.FetchResponseTopicPartition {
+	out := kmsg.NewFetchResponseTopicPartition()
+	out.Partition, out.PreferredReadReplica, out.ErrorCode = partition, -1, code
+	out.HighWatermark, out.LastStableOffset, out.LogStartOffset = -1, -1, -1
+	out.RecordBatches = []byte{}
+	out.AbortedTransactions = []kmsg.FetchResponseTopicPartitionAbortedTransaction{}
+	return out
 }
 
 func (b *Broker) fetchTopic(req *kmsg.FetchRequest, i int) *topic {
@@ -106,19 +136,15 @@ func (b *Broker) collect(req *kmsg.FetchRequest, resp *kmsg.FetchResponse) (byte
 // even if it is over the limits, so that a reader always gets on.
 func (b *Broker) fetchOne(req *kmsg.FetchRequest, i, j, left int, first bool) kmsg.FetchResponseTopicPartition {
 	want := &req.Topics[i].Partitions[j]
-	out := kmsg.NewFetchResponseTopicPartition()
-	out.Partition, out.PreferredReadReplica = want.Partition, -1
-	out.HighWatermark, out.LastStableOffset, out.LogStartOffset = -1, -1, -1
-	out.RecordBatches = []byte{}
 	p := b.fetchPartition(req, i, j)
 	switch {
 	case p == nil && req.Version >= 13 && b.fetchTopic(req, i) == nil:
-		out.ErrorCode = kerr.UnknownTopicID.Code
-		return out
+		return partitionRefused(want.Partition, kerr.UnknownTopicID.Code)
 	case p == nil:
-		out.ErrorCode = kerr.UnknownTopicOrPartition.Code
-		return out
+		return partitionRefused(want.Partition, kerr.UnknownTopicOrPartition.Code)
 	}
+	out := partitionRefused(want.Partition, 0)
+	out.AbortedTransactions = nil
 	if out.ErrorCode = b.checkLeaderEpoch(want.CurrentLeaderEpoch); out.ErrorCode != 0 {
 		return out
 	}
@@ -126,15 +152,15 @@ func (b *Broker) fetchOne(req *kmsg.FetchRequest, i, j, left int, first bool) km
 	// for the next fetch.
 	hw, stable := p.HighWatermark(), p.LastStable()
 	from, upTo := batch.Offset(want.FetchOffset), hw
+	if from < p.LogStart() || from > p.LogEnd() {
+		out.ErrorCode = kerr.OffsetOutOfRange.Code
+		return out
+	}
 	if req.IsolationLevel == 1 {
 		upTo = min(stable, hw)
 		out.AbortedTransactions = []kmsg.FetchResponseTopicPartitionAbortedTransaction{}
 	}
 	out.HighWatermark, out.LastStableOffset, out.LogStartOffset = int64(hw), int64(stable), int64(p.LogStart())
-	if from < p.LogStart() || from > p.LogEnd() {
-		out.ErrorCode = kerr.OffsetOutOfRange.Code
-		return out
-	}
 	limit := min(int(want.PartitionMaxBytes), left)
 	if from >= upTo || (limit <= 0 && !first) {
 		return out

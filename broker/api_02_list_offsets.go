@@ -29,15 +29,21 @@ func (b *Broker) listOffsets(r *request) reply {
 			seen[batch.TopicPartition{Topic: t.Topic, Partition: p.Partition}]++
 		}
 	}
+	answered := map[batch.TopicPartition]bool{}
 	for _, t := range req.Topics {
 		rt := kmsg.NewListOffsetsResponseTopic()
 		rt.Topic = t.Topic
 		for _, want := range t.Partitions {
+			tp := batch.TopicPartition{Topic: t.Topic, Partition: want.Partition}
+			if answered[tp] {
+				continue // named twice, answered once, with an error
+			}
+			answered[tp] = true
 			out := kmsg.NewListOffsetsResponseTopicPartition()
 			out.Partition, out.Timestamp, out.Offset, out.LeaderEpoch = want.Partition, -1, -1, -1
 			p := b.partition(t.Topic, want.Partition)
 			switch {
-			case seen[batch.TopicPartition{Topic: t.Topic, Partition: want.Partition}] > 1:
+			case seen[tp] > 1:
 				out.ErrorCode = kerr.InvalidRequest.Code
 			case p == nil:
 				out.ErrorCode = kerr.UnknownTopicOrPartition.Code
@@ -47,6 +53,9 @@ func (b *Broker) listOffsets(r *request) reply {
 				}
 			}
 			rt.Partitions = append(rt.Partitions, out)
+		}
+		if len(rt.Partitions) == 0 && len(t.Partitions) > 0 {
+			continue
 		}
 		resp.Topics = append(resp.Topics, rt)
 	}

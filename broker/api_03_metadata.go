@@ -16,6 +16,11 @@ const (
 	nodeID = 0
 	// noOperations is the value of authorizedOperations that were not asked for.
 	noOperations = -2147483648
+	// Without authorisation everybody may do all that there is to do: bits are
+	// AclOperation codes, as AclEntry.supportedOperations lists them by resource.
+	topicOperations   = 1<<3 | 1<<4 | 1<<5 | 1<<6 | 1<<7 | 1<<8 | 1<<10 | 1<<11
+	groupOperations   = 1<<3 | 1<<6 | 1<<8 | 1<<10 | 1<<11
+	clusterOperations = 1<<5 | 1<<7 | 1<<8 | 1<<9 | 1<<10 | 1<<11 | 1<<12
 )
 
 func (b *Broker) metadata(r *request) reply {
@@ -32,12 +37,56 @@ func (b *Broker) metadata(r *request) reply {
 		for _, name := range slices.Sorted(maps.Keys(byName)) {
 			resp.Topics = append(resp.Topics, b.topicMetadata(byName[name]))
 		}
+		allowedOperations(req, resp)
 		return reply{resp: resp}
 	}
+	if req.Version < 12 && slices.ContainsFunc(req.Topics, byTopicID) {
+		return reply{resp: metadataRefused(req)}
+	}
+	named := map[string]bool{}
 	for _, want := range req.Topics {
+		if want.Topic != nil {
+			if named[*want.Topic] {
+				continue // a name given twice is answered once
+			}
+			named[*want.Topic] = true
+		}
 		resp.Topics = append(resp.Topics, b.askedTopic(req, want))
 	}
+	allowedOperations(req, resp)
 	return reply{resp: resp}
+}
+
+// allowedOperations fills in what the client may do, where it asks.
+func allowedOperations(req *kmsg.MetadataRequest, resp *kmsg.MetadataResponse) {
+	if req.IncludeClusterAuthorizedOperations {
+		resp.AuthorizedOperations = clusterOperations
+	}
+	if req.IncludeTopicAuthorizedOperations {
+		for i := range resp.Topics {
+			resp.Topics[i].AuthorizedOperations = topicOperations
+		}
+	}
+}
+
+func byTopicID(t kmsg.MetadataRequestTopic) bool {
+	return t.Topic == nil || t.TopicID != [16]byte{}
+}
+
+// metadataRefused answers a request that names topics by id before version 12,
+// in which ids may be asked for: versions 10 and 11 have the field only.
+func metadataRefused(req *kmsg.MetadataRequest) *kmsg.MetadataResponse {
+	resp := req.ResponseKind().(*kmsg.MetadataResponse)
+	resp.ControllerID, resp.AuthorizedOperations = -1, noOperations
+	for _, want := range req.Topics {
+		t := kmsg.NewMetadataResponseTopic()
+		t.ErrorCode, t.Topic, t.TopicID, t.AuthorizedOperations = kerr.InvalidRequest.Code, want.Topic, want.TopicID, noOperations
+		if t.Topic == nil {
+			t.Topic = new(string)
+		}
+		resp.Topics = append(resp.Topics, t)
+	}
+	return resp
 }
 
 func (b *Broker) askedTopic(req *kmsg.MetadataRequest, want kmsg.MetadataRequestTopic) kmsg.MetadataResponseTopic {
@@ -102,6 +151,15 @@ func (b *Broker) describeTopicPartitions(r *request) reply {
 	for _, t := range req.Topics {
 		names = append(names, t.Topic)
 	}
+	// A cursor must name a partition, and a topic of the list if there is one.
+	if c := req.Cursor; c != nil && (c.Partition < 0 || len(names) > 0 && !slices.Contains(names, c.Topic)) {
+		for _, name := range names {
+			t := kmsg.NewDescribeTopicPartitionsResponseTopic()
+			t.ErrorCode, t.Topic, t.AuthorizedOperations = kerr.InvalidRequest.Code, &name, noOperations
+			resp.Topics = append(resp.Topics, t)
+		}
+		return reply{resp: resp}
+	}
 	if len(names) == 0 {
 		names = slices.Collect(maps.Keys(view.byName))
 	}
@@ -115,7 +173,7 @@ func (b *Broker) describeTopicPartitions(r *request) reply {
 				continue
 			}
 			if name == c.Topic {
-				from = int(max(c.Partition, 0))
+				from = int(c.Partition)
 			}
 		}
 		if left == 0 {
@@ -123,7 +181,7 @@ func (b *Broker) describeTopicPartitions(r *request) reply {
 			break
 		}
 		rt := kmsg.NewDescribeTopicPartitionsResponseTopic()
-		rt.Topic, rt.AuthorizedOperations = &name, noOperations
+		rt.Topic, rt.AuthorizedOperations = &name, topicOperations
 		t := view.byName[name]
 		if t == nil {
 			rt.ErrorCode = kerr.UnknownTopicOrPartition.Code
@@ -162,10 +220,17 @@ func (b *Broker) describeCluster(r *request) reply {
 	resp := req.ResponseKind().(*kmsg.DescribeClusterResponse)
 	resp.ClusterAuthorizedOperations = noOperations
 	resp.EndpointType = 1
-	if req.Version >= 1 && req.EndpointType != 1 {
-		msg := "this broker has no controller endpoint"
-		resp.ErrorCode, resp.ErrorMessage, resp.EndpointType = kerr.MismatchedEndpointType.Code, &msg, req.EndpointType
+	switch {
+	case req.Version < 1 || req.EndpointType == 1:
+	case req.EndpointType == 2:
+		resp.ErrorCode, resp.ErrorMessage = kerr.MismatchedEndpointType.Code, kmsg.StringPtr("this is a broker's endpoint, not a controller's")
 		return reply{resp: resp}
+	default:
+		resp.ErrorCode, resp.ErrorMessage = kerr.UnsupportedEndpointType.Code, kmsg.StringPtr("unknown endpoint type")
+		return reply{resp: resp}
+	}
+	if req.IncludeClusterAuthorizedOperations {
+		resp.ClusterAuthorizedOperations = clusterOperations
 	}
 	resp.ClusterID, resp.ControllerID = b.meta.view().ClusterID, nodeID
 	node := kmsg.NewDescribeClusterResponseBroker()

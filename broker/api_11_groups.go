@@ -50,6 +50,9 @@ func (b *Broker) syncGroup(r *request) reply {
 		resp.ErrorCode, resp.MemberAssignment = code, []byte{}
 		return resp
 	}
+	if req.Version >= 5 && (req.ProtocolType == nil || req.Protocol == nil) {
+		return reply{resp: refused(kerr.InconsistentGroupProtocol.Code)} // mandatory since KIP-559
+	}
 	return b.groupReply(req.Group, refused, func(t group.Token) group.Command { return group.Sync{Token: t, Request: req} })
 }
 
@@ -93,6 +96,13 @@ func (b *Broker) describeGroups(r *request) reply {
 		}
 		last = max(last, a.lsn)
 	}
+	if req.IncludeAuthorizedOperations {
+		for i := range resp.Groups {
+			if resp.Groups[i].ErrorCode == 0 {
+				resp.Groups[i].AuthorizedOperations = groupOperations
+			}
+		}
+	}
 	return reply{resp: resp, lsn: last}
 }
 
@@ -100,7 +110,12 @@ func (b *Broker) deleteGroups(r *request) reply {
 	req := r.Request.(*kmsg.DeleteGroupsRequest)
 	resp := req.ResponseKind().(*kmsg.DeleteGroupsResponse)
 	var last seglog.LSN
+	done := map[string]bool{}
 	for _, id := range req.Groups {
+		if done[id] {
+			continue // a group named twice is answered once
+		}
+		done[id] = true
 		one := *req
 		one.Groups = []string{id}
 		a, code, ok := b.groupCall(id, func(t group.Token) group.Command { return group.Delete{Token: t, Request: &one} })

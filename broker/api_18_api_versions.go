@@ -2,6 +2,7 @@ package broker
 
 import (
 	"maps"
+	"regexp"
 	"slices"
 
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -19,13 +20,22 @@ var features = []struct {
 	{"transaction.version", 0, 2, 2},
 }
 
+// softwareName is what a client may call itself (ApiVersionsRequest.isValid).
+var softwareName = regexp.MustCompile(`^[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?$`)
+
 func (b *Broker) apiVersions(r *request) reply {
 	req := r.Request.(*kmsg.ApiVersionsRequest)
 	resp := req.ResponseKind().(*kmsg.ApiVersionsResponse)
-	if req.Version < 0 { // a version we do not know: the answer is version 0
+	keys := slices.Sorted(maps.Keys(b.apis))
+	switch {
+	case req.Version < 0: // a version we do not know: the answer is version 0, and says what we know
 		resp.Version, resp.ErrorCode = 0, kerr.UnsupportedVersion.Code
+		keys = []int16{kmsg.ApiVersions.Int16()}
+	case req.Version >= 3 && !(softwareName.MatchString(req.ClientSoftwareName) && softwareName.MatchString(req.ClientSoftwareVersion)):
+		resp.ErrorCode, resp.FinalizedFeaturesEpoch = kerr.InvalidRequest.Code, -1
+		return reply{resp: resp}
 	}
-	for _, key := range slices.Sorted(maps.Keys(b.apis)) {
+	for _, key := range keys {
 		k := kmsg.NewApiVersionsResponseApiKey()
 		k.ApiKey, k.MinVersion, k.MaxVersion = key, b.apis[key].min, b.apis[key].max
 		if key == kmsg.Produce.Int16() {

@@ -45,9 +45,10 @@ func (b *Broker) createOne(req *kmsg.CreateTopicsRequest, t kmsg.CreateTopicsReq
 	}
 	configs := map[string]string{}
 	for _, c := range t.Configs {
-		if c.Value != nil {
-			configs[c.Name] = *c.Value
+		if c.Value == nil {
+			return kerr.InvalidConfig.Code, fmt.Sprintf("topic config %s is null", c.Name)
 		}
+		configs[c.Name] = *c.Value
 	}
 	if err := checkTopicConfigs(configs); err != nil {
 		return kerr.InvalidConfig.Code, err.Error()
@@ -77,6 +78,8 @@ func (b *Broker) wantedPartitions(t kmsg.CreateTopicsRequestTopic) (n int32, cod
 	}
 	n = t.NumPartitions
 	switch {
+	case len(t.ReplicaAssignment) > 0 && (n != -1 || t.ReplicationFactor != -1):
+		return 0, kerr.InvalidRequest.Code, "with an assignment of replicas, partitions and replication factor must both be -1"
 	case len(t.ReplicaAssignment) > 0:
 		n = int32(len(t.ReplicaAssignment))
 		for i, a := range t.ReplicaAssignment {
@@ -111,13 +114,9 @@ func (b *Broker) createdConfigs(meta *topicMeta) (out []kmsg.CreateTopicsRespons
 func (b *Broker) deleteTopics(r *request) reply {
 	req := r.Request.(*kmsg.DeleteTopicsRequest)
 	resp := req.ResponseKind().(*kmsg.DeleteTopicsResponse)
-	topics := req.Topics
-	for _, name := range req.TopicNames {
-		t := kmsg.NewDeleteTopicsRequestTopic()
-		t.Topic = &name
-		topics = append(topics, t)
-	}
-	for _, want := range topics {
+	wanted, refused := b.topicsToDelete(req)
+	resp.Topics = refused
+	for _, want := range wanted {
 		out := kmsg.NewDeleteTopicsResponseTopic()
 		out.Topic, out.TopicID = want.Topic, want.TopicID
 		var t *topic
@@ -138,4 +137,55 @@ func (b *Broker) deleteTopics(r *request) reply {
 		resp.Topics = append(resp.Topics, out)
 	}
 	return reply{resp: resp}
+}
+
+// topicsToDelete sorts out what a request may not say: a topic with a name and
+// an id, with neither, or twice, be it once by name and once by id. Nothing
+// that is named in such a way is deleted (ControllerApis.deleteTopics).
+func (b *Broker) topicsToDelete(req *kmsg.DeleteTopicsRequest) (wanted []kmsg.DeleteTopicsRequestTopic, refused []kmsg.DeleteTopicsResponseTopic) {
+	refuse := func(name *string, id topicID, msg string) {
+		out := kmsg.NewDeleteTopicsResponseTopic()
+		out.Topic, out.TopicID, out.ErrorCode, out.ErrorMessage = name, id, kerr.InvalidRequest.Code, &msg
+		refused = append(refused, out)
+	}
+	topics := req.Topics
+	for _, name := range req.TopicNames {
+		t := kmsg.NewDeleteTopicsRequestTopic()
+		t.Topic = &name
+		topics = append(topics, t)
+	}
+	byName, byID := map[string]int{}, map[topicID]int{}
+	for _, t := range topics {
+		switch {
+		case t.Topic != nil && t.TopicID != topicID{}:
+			refuse(t.Topic, t.TopicID, "a topic may not be given by name and by id")
+		case t.Topic != nil:
+			if byName[*t.Topic]++; byName[*t.Topic] == 2 {
+				refuse(t.Topic, topicID{}, "the topic is named more than once in the request")
+			}
+		case t.TopicID == topicID{}:
+			refuse(nil, topicID{}, "a topic has neither a name nor an id")
+		default:
+			if byID[t.TopicID]++; byID[t.TopicID] == 2 {
+				refuse(nil, t.TopicID, "the topic's id is in the request more than once")
+			}
+		}
+	}
+	for _, t := range topics {
+		live := (*topic)(nil)
+		switch {
+		case t.Topic != nil && t.TopicID == topicID{} && byName[*t.Topic] == 1:
+			if live = b.topics.byName(*t.Topic); live != nil && byID[live.ID] > 0 {
+				refuse(t.Topic, live.ID, "the topic is in the request by name and by id")
+				continue
+			}
+			wanted = append(wanted, t)
+		case t.Topic == nil && byID[t.TopicID] == 1:
+			if live = b.topics.byID(t.TopicID); live != nil && byName[live.Name] > 0 {
+				continue // refused with its name
+			}
+			wanted = append(wanted, t)
+		}
+	}
+	return wanted, refused
 }

@@ -75,12 +75,15 @@ func (b *Broker) addManyToTxn(req *kmsg.AddPartitionsToTxnRequest, resp *kmsg.Ad
 }
 
 // addToTxn adds (or verifies) partitions and returns a code for each. If one
-// of them does not exist, none is added.
+// of them does not exist, or is internal, none is added.
 func (b *Broker) addToTxn(id string, pid int64, epoch int16, want []batch.TopicPartition, verify, tv2 bool) (map[batch.TopicPartition]int16, seglog.LSN, bool) {
 	codes := make(map[batch.TopicPartition]int16, len(want))
 	missing := false
 	for _, tp := range want {
-		if b.topics.partition(tp) == nil {
+		switch {
+		case isInternal(tp.Topic):
+			codes[tp], missing = kerr.TopicAuthorizationFailed.Code, true
+		case b.topics.partition(tp) == nil:
 			codes[tp], missing = kerr.UnknownTopicOrPartition.Code, true
 		}
 	}

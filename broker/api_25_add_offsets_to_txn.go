@@ -1,7 +1,6 @@
 package broker
 
 import (
-	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/hanbeon/hanbeon/internal/batch"
@@ -14,10 +13,6 @@ import (
 func (b *Broker) addOffsetsToTxn(r *request) reply {
 	req := r.Request.(*kmsg.AddOffsetsToTxnRequest)
 	resp := req.ResponseKind().(*kmsg.AddOffsetsToTxnResponse)
-	if req.Group == "" {
-		resp.ErrorCode = kerr.InvalidGroupID.Code
-		return reply{resp: resp}
-	}
 	p, err := b.coordinator(topicOffsets, req.Group)
 	if err != nil {
 		resp.ErrorCode = coordinatorCode(err)

@@ -18,6 +18,9 @@ func (b *Broker) writeTxnMarkers(r *request) reply {
 	resp := req.ResponseKind().(*kmsg.WriteTxnMarkersResponse)
 	var last seglog.LSN
 	for _, m := range req.Markers {
+		if len(m.Topics) == 0 {
+			continue // nothing to say about it
+		}
 		rm := kmsg.NewWriteTxnMarkersResponseMarker()
 		rm.ProducerID = m.ProducerID
 		marker := shard.Marker{

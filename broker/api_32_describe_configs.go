@@ -29,16 +29,19 @@ func (b *Broker) describeConfigs(r *request) reply {
 			if t := b.topics.byName(want.ResourceName); t != nil {
 				for _, k := range topicConfigs {
 					value, source := configValue(b.cfg, t.topicMeta, k)
-					addConfig(req, want, &out, k, value, source)
+					b.addConfig(req, want, &out, k, value, source)
 				}
 			} else {
 				out.ErrorCode = kerr.UnknownTopicOrPartition.Code
 				out.ErrorMessage = kmsg.StringPtr("the topic does not exist")
+				if msg := checkTopicName(want.ResourceName); msg != "" {
+					out.ErrorCode, out.ErrorMessage = kerr.InvalidTopicException.Code, &msg
+				}
 			}
 		case kmsg.ConfigResourceTypeBroker:
 			if want.ResourceName == "" || want.ResourceName == strconv.Itoa(nodeID) {
 				for _, k := range brokerConfigs {
-					addConfig(req, want, &out, k, k.def(b.cfg), kmsg.ConfigSourceStaticBrokerConfig)
+					b.addConfig(req, want, &out, k, k.def(b.cfg), kmsg.ConfigSourceStaticBrokerConfig)
 				}
 			} else {
 				out.ErrorCode = kerr.InvalidRequest.Code
@@ -53,7 +56,24 @@ func (b *Broker) describeConfigs(r *request) reply {
 	return reply{resp: resp}
 }
 
-func addConfig(req *kmsg.DescribeConfigsRequest, want kmsg.DescribeConfigsRequestResource, out *kmsg.DescribeConfigsResponseResource, k configKind, value string, source kmsg.ConfigSource) {
+// synonyms are the configs that could give the value, from the one that does
+// to the default.
+func synonyms(kind kmsg.ConfigResourceType, k configKind, value, def string, source kmsg.ConfigSource) (out []kmsg.DescribeConfigsResponseResourceConfigConfigSynonym) {
+	add := func(name, value string, source kmsg.ConfigSource) {
+		s := kmsg.NewDescribeConfigsResponseResourceConfigConfigSynonym()
+		s.Name, s.Value, s.Source = name, &value, source
+		out = append(out, s)
+	}
+	if source != kmsg.ConfigSourceDefaultConfig {
+		add(k.name, value, source)
+	}
+	if name := brokerDefaults[k.name]; name != "" && kind == kmsg.ConfigResourceTypeTopic {
+		add(name, def, kmsg.ConfigSourceDefaultConfig)
+	}
+	return out
+}
+
+func (b *Broker) addConfig(req *kmsg.DescribeConfigsRequest, want kmsg.DescribeConfigsRequestResource, out *kmsg.DescribeConfigsResponseResource, k configKind, value string, source kmsg.ConfigSource) {
 	if want.ConfigNames != nil && !slices.Contains(want.ConfigNames, k.name) {
 		return
 	}
@@ -62,9 +82,7 @@ func addConfig(req *kmsg.DescribeConfigsRequest, want kmsg.DescribeConfigsReques
 	c.IsDefault = source == kmsg.ConfigSourceDefaultConfig
 	c.ReadOnly = source == kmsg.ConfigSourceStaticBrokerConfig
 	if req.IncludeSynonyms {
-		s := kmsg.NewDescribeConfigsResponseResourceConfigConfigSynonym()
-		s.Name, s.Value, s.Source = k.name, &value, source
-		c.ConfigSynonyms = append(c.ConfigSynonyms, s)
+		c.ConfigSynonyms = synonyms(want.ResourceType, k, value, k.def(b.cfg), source)
 	}
 	if req.IncludeDocumentation {
 		c.Documentation = kmsg.StringPtr(k.doc)

@@ -22,7 +22,7 @@ func (b *Broker) describeTransactions(r *request) reply {
 	var last seglog.LSN
 	for _, id := range req.TransactionalIDs {
 		out := kmsg.NewDescribeTransactionsResponseTransactionState()
-		out.TransactionalID, out.ProducerID, out.ProducerEpoch, out.StartTimestamp = id, -1, -1, -1
+		out.TransactionalID = id // the rest stays 0 where there is an error, as in Kafka
 		p, err := b.coordinator(topicTransactions, id)
 		if err != nil {
 			out.ErrorCode = coordinatorCode(err)
@@ -107,9 +107,13 @@ func (b *Broker) describeProducers(r *request) reply {
 		for _, n := range t.Partitions {
 			rp := kmsg.NewDescribeProducersResponseTopicPartition()
 			rp.Partition = n
-			if p := b.partition(t.Topic, n); p == nil {
+			p := b.partition(t.Topic, n)
+			switch {
+			case checkTopicName(t.Topic) != "":
+				rp.ErrorCode = kerr.InvalidTopicException.Code
+			case p == nil:
 				rp.ErrorCode = kerr.UnknownTopicOrPartition.Code
-			} else {
+			default:
 				a, ok := await(b, func(done func([]prodstate.ActiveProducer, seglog.LSN)) { p.DescribeProducers(done) })
 				if !ok {
 					return hangup
