@@ -20,6 +20,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -61,6 +62,8 @@ type bed struct {
 	conns  []net.Conn
 	faults broker.Faults
 	fenced int64 // by brokers that have gone
+
+	crashed *atomic.Bool // the broker was told to crash: it may log errors
 
 	instances []*instance
 }
@@ -113,7 +116,8 @@ func logger(name string) *slog.Logger { return slog.New(logTo()).With("name", na
 // so when it stops a shard, and no test here damages its disk.
 type errorsFail struct {
 	slog.Handler
-	t *testing.T
+	t   *testing.T
+	off *atomic.Bool // the broker is being crashed
 }
 
 func (h errorsFail) Enabled(ctx context.Context, l slog.Level) bool {
@@ -121,7 +125,7 @@ func (h errorsFail) Enabled(ctx context.Context, l slog.Level) bool {
 }
 
 func (h errorsFail) Handle(ctx context.Context, r slog.Record) error {
-	if r.Level >= slog.LevelError {
+	if r.Level >= slog.LevelError && !h.off.Load() {
 		text := r.Message
 		r.Attrs(func(a slog.Attr) bool { text += fmt.Sprintf("; %s: %v", a.Key, a.Value); return true })
 		h.t.Errorf("broker: %s", text)
@@ -135,7 +139,8 @@ func (h errorsFail) Handle(ctx context.Context, r slog.Record) error {
 // start opens the broker on what the last one left.
 func (b *bed) start() {
 	b.t.Helper()
-	opened, err := broker.Open(context.Background(), broker.Config{Dir: "data", FS: b.fs, Faults: b.faults, Logger: slog.New(errorsFail{logTo(), b.t})})
+	b.crashed = new(atomic.Bool)
+	opened, err := broker.Open(context.Background(), broker.Config{Dir: "data", FS: b.fs, Faults: b.faults, Logger: slog.New(errorsFail{logTo(), b.t, b.crashed})})
 	if err != nil {
 		b.t.Fatalf("open the broker: %v", err)
 	}
@@ -157,6 +162,7 @@ func (b *bed) crash(policy vfs.CrashPolicy) {
 		c.Close()
 	}
 	b.fs = b.fs.CrashClone(policy)
+	b.crashed.Store(true)
 	old.Crash()
 	b.fenced += old.Counters().Fenced
 }
