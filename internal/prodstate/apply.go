@@ -1,6 +1,7 @@
 package prodstate
 
 import (
+	"math"
 	"slices"
 
 	"github.com/hanbeon/hanbeon/internal/batch"
@@ -126,11 +127,13 @@ func compareOpen(a, b openTxn) int {
 func (m *Machine) insertOpen(t openTxn) {
 	i, _ := slices.BinarySearchFunc(m.open, t, compareOpen)
 	m.open = slices.Insert(m.open, i, t)
+	m.undecidedVersion++
 }
 
 func (m *Machine) removeOpen(first batch.Offset, pid batch.ProducerID) {
 	if i, ok := slices.BinarySearchFunc(m.open, openTxn{first, pid}, compareOpen); ok {
 		m.open = slices.Delete(m.open, i, i+1)
+		m.undecidedVersion++
 	}
 }
 
@@ -142,17 +145,60 @@ func (m *Machine) firstUndecided(otherwise batch.Offset) batch.Offset {
 	return otherwise
 }
 
+// LastStable returns the last stable offset under the high watermark hw, as
+// Undecided.LastStable does, but at least the log's start.
+func (m *Machine) LastStable(hw batch.Offset) batch.Offset {
+	return max(lastStable(m.firstUndecided(math.MaxInt64), m.ended, hw), m.logStart)
+}
+
+func lastStable(open batch.Offset, ended []endedTxn, hw batch.Offset) batch.Offset {
+	stable := min(hw, open)
+	// By marker offset: only the last ones can be at or above hw.
+	for i := len(ended) - 1; i >= 0 && ended[i].markerOffset >= hw; i-- {
+		stable = min(stable, ended[i].firstOffset)
+	}
+	return stable
+}
+
+// Undecided is an immutable picture of the transactions that hold back the last
+// stable offset. Nil is a picture without any.
+type Undecided struct {
+	open  batch.Offset // first offset of the earliest open one; MaxInt64: none
+	ended []endedTxn
+}
+
+// Undecided returns the picture as of now.
+func (m *Machine) Undecided() *Undecided {
+	if len(m.open) == 0 && len(m.ended) == 0 {
+		return nil
+	}
+	return &Undecided{open: m.firstUndecided(math.MaxInt64), ended: slices.Clone(m.ended)}
+}
+
+// UndecidedVersion changes whenever Undecided does.
+func (m *Machine) UndecidedVersion() uint64 { return m.undecidedVersion }
+
 // LastStable returns the last stable offset under the high watermark hw: the
 // first offset that a read_committed consumer must not see yet. It is the
 // earlier of hw and the first offset of a transaction that is open or whose
-// marker is at or above hw, and at least the log's start.
-func (m *Machine) LastStable(hw batch.Offset) batch.Offset {
-	stable := min(hw, m.firstUndecided(hw))
-	// By marker offset: only the last ones can be at or above hw.
-	for i := len(m.ended) - 1; i >= 0 && m.ended[i].markerOffset >= hw; i-- {
-		stable = min(stable, m.ended[i].firstOffset)
+// marker is at or above hw.
+func (u *Undecided) LastStable(hw batch.Offset) batch.Offset {
+	if u == nil {
+		return hw
 	}
-	return max(stable, m.logStart)
+	return lastStable(u.open, u.ended, hw)
+}
+
+// Opening returns the picture with a transaction that begins at first, if none
+// that is open begins earlier.
+func (u *Undecided) Opening(first batch.Offset) *Undecided {
+	switch {
+	case u == nil:
+		return &Undecided{open: first}
+	case u.open <= first:
+		return u
+	}
+	return &Undecided{open: first, ended: u.ended}
 }
 
 // AdvanceHighWatermark forgets the ended transactions whose marker is below hw.
@@ -165,6 +211,7 @@ func (m *Machine) AdvanceHighWatermark(hw batch.Offset) {
 	}
 	if n > 0 {
 		m.ended = slices.Delete(m.ended, 0, n)
+		m.undecidedVersion++
 	}
 }
 

@@ -242,6 +242,8 @@ type world struct {
 	logStart batch.Offset
 	tries    []AppendBatch
 	seen     map[string]int
+	picture  *Undecided // as of version *pictured
+	pictured *uint64
 }
 
 func (w *world) note(a Action, code int16) {
@@ -372,7 +374,7 @@ func (w *world) restart(t *rapid.T) {
 	}
 	// What was restored is durable.
 	w.hw = w.end
-	w.m = m
+	w.m, w.pictured = m, nil
 	w.m.AdvanceHighWatermark(w.hw)
 	var kept []happening
 	for _, x := range w.o.past {
@@ -393,9 +395,15 @@ func (w *world) advance(t *rapid.T) {
 }
 
 func (w *world) check(t *rapid.T) {
+	if v := w.m.UndecidedVersion(); w.pictured == nil || *w.pictured != v {
+		w.picture, w.pictured = w.m.Undecided(), &v
+	}
 	for hw := w.hw; hw <= w.end; hw++ {
 		if got, want := w.m.LastStable(hw), w.o.lastStable(hw, w.logStart); got != want {
 			t.Fatalf("last stable offset under %d is %d, want %d", hw, got, want)
+		}
+		if got, want := max(w.picture.LastStable(hw), w.logStart), w.m.LastStable(hw); got != want {
+			t.Fatalf("last stable offset under %d is %d in the picture, want %d", hw, got, want)
 		}
 	}
 	for _, p := range w.m.Describe() {

@@ -62,6 +62,7 @@ type Machine struct {
 	ended []endedTxn
 
 	logStart, highWatermark batch.Offset
+	undecidedVersion        uint64 // changes with open and ended
 
 	// Soft state: lost at a restart.
 	tokens           map[batch.ProducerID]*tokenEntry

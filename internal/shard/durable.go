@@ -1,7 +1,6 @@
 package shard
 
 import (
-	"math"
 	"sync"
 
 	"github.com/hanbeon/hanbeon/internal/seglog"
@@ -53,11 +52,6 @@ func (d *pendingDurable) take(lsn seglog.LSN) []*Partition {
 func (e *Env) OnDurable(lsn seglog.LSN) {
 	for _, p := range e.pending.take(lsn) {
 		p.waiters.wake()
-		// Only a partition with undecided or just decided transactions has
-		// anything to recompute.
-		if p.firstUnstable.Load() != math.MaxInt64 {
-			p.actor.post(p.durable)
-		}
 	}
 }
 

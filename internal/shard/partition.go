@@ -13,7 +13,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"math"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -99,11 +98,13 @@ type Partition struct {
 	// unsavedBytes were appended since the last producer snapshot.
 	unsavedBytes int64
 
-	// firstUnstable is the first offset that read_committed may not pass,
-	// MaxInt64 if none. Written by the actor, read by any goroutine.
-	firstUnstable atomic.Int64
-	stopped       atomic.Bool
-	waiters       waiters
+	published uint64 // version of undecided
+
+	// undecided are the transactions that read_committed may not pass. Written
+	// by the actor, read by any goroutine.
+	undecided atomic.Pointer[prodstate.Undecided]
+	stopped   atomic.Bool
+	waiters   waiters
 }
 
 // Role says which coordinator lives in a partition.
@@ -121,7 +122,6 @@ func Open(env *Env, log *seglog.Log, id seglog.LogID, tp batch.TopicPartition, r
 	p := &Partition{TP: tp, LogID: id, env: env, log: log, replies: map[uint64]func(any, seglog.LSN){}}
 	p.actor.wg = &env.wg
 	p.actor.failed = p.fail
-	p.firstUnstable.Store(math.MaxInt64)
 	switch role {
 	case RoleTransactions:
 		p.txn = txn.New(env.Txn)
@@ -215,15 +215,15 @@ func (p *Partition) LogEnd() batch.Offset { return p.log.End() }
 // LastStable is the first offset that a read_committed reader may not see:
 // the high watermark, or the start of the earliest undecided transaction.
 func (p *Partition) LastStable() batch.Offset {
-	// Read the cap, the high watermark, and the cap again: with one read, a
-	// transaction that begins and becomes durable in between would be shown.
-	// If the cap went away and came back meanwhile, what lay under it has been
-	// decided durably, so the answer is right as well.
+	// Read the picture, the high watermark, and the picture again: with one
+	// read, a transaction that begins and becomes durable in between would be
+	// shown. If the picture was empty, then not, then empty again, what was in
+	// it has been decided durably, so the answer is right as well.
 	for {
-		unstable := batch.Offset(p.firstUnstable.Load())
+		undecided := p.undecided.Load()
 		hw := p.log.DurableEnd()
-		if batch.Offset(p.firstUnstable.Load()) == unstable {
-			return max(min(hw, unstable), min(p.log.Start(), hw))
+		if p.undecided.Load() == undecided {
+			return max(undecided.LastStable(hw), min(p.log.Start(), hw))
 		}
 	}
 }
@@ -234,20 +234,16 @@ func (p *Partition) Log() *seglog.Log { return p.log }
 // Stopped reports whether the partition was deleted or shut down.
 func (p *Partition) Stopped() bool { return p.stopped.Load() }
 
-// publish makes the producer state's view of open transactions visible to
+// publish makes the producer state's view of undecided transactions visible to
 // readers. It runs on the actor after every change. A batch that may open a
-// transaction lowers the cap before its append (see append): once appended, it
-// can become durable, and so visible, at any moment.
+// transaction is shown before its append (see append): once appended, it can
+// become durable, and so visible, at any moment. A transaction whose marker is
+// appended stays in the picture, because until the marker is durable a power
+// cut may take it, and with it the decision, while the data before it stays.
 func (p *Partition) publish() {
-	p.firstUnstable.Store(int64(p.prod.LastStable(math.MaxInt64)))
-}
-
-// durable runs on the actor after the log's durable end moved.
-func (p *Partition) durable() {
 	p.prod.AdvanceHighWatermark(p.log.DurableEnd())
-	before := p.firstUnstable.Load()
-	p.publish()
-	if before != p.firstUnstable.Load() {
-		p.waiters.wake()
+	if v := p.prod.UndecidedVersion(); v != p.published {
+		p.undecided.Store(p.prod.Undecided())
+		p.published = v
 	}
 }

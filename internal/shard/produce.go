@@ -146,8 +146,8 @@ func (p *Partition) append(raw []byte, h batch.Header, marker *prodstate.Marker)
 	h.BaseOffset, h.PartitionLeaderEpoch = base, p.env.LeaderEpoch
 	batch.SetBaseOffset(raw, base)
 	batch.SetPartitionLeaderEpoch(raw, h.PartitionLeaderEpoch)
-	if h.IsTransactional() && !h.IsControl() && int64(base) < p.firstUnstable.Load() {
-		p.firstUnstable.Store(int64(base))
+	if h.IsTransactional() && !h.IsControl() {
+		p.undecided.Store(p.undecided.Load().Opening(base))
 	}
 	lsn, rolled, err := p.log.Append(raw, h)
 	if err != nil {

@@ -42,7 +42,6 @@ func (p *Partition) recover() error {
 			return err
 		}
 	}
-	p.prod.AdvanceHighWatermark(p.log.DurableEnd())
 	p.publish()
 	return nil
 }
