@@ -70,3 +70,38 @@ func TestReadCommittedWaitsUntilTheMarkerIsDurable(t *testing.T) {
 }
 
 func setVersion[R kmsg.Request](r R, v int16) R { r.SetVersion(v); return r }
+
+func (c *client) deleteRecords(topic string, before int64) {
+	c.t.Helper()
+	req := kmsg.NewPtrDeleteRecordsRequest()
+	rt := kmsg.NewDeleteRecordsRequestTopic()
+	rt.Topic = topic
+	rp := kmsg.NewDeleteRecordsRequestTopicPartition()
+	rp.Offset = before
+	rt.Partitions = append(rt.Partitions, rp)
+	req.Topics = append(req.Topics, rt)
+	wantCode(c.t, "delete records", call[*kmsg.DeleteRecordsResponse](c, req).Topics[0].Partitions[0].ErrorCode, nil)
+}
+
+// The log then starts within the batch that opened the transaction.
+func TestATransactionCutByDeleteRecordsIsStillOpenAfterRestart(t *testing.T) {
+	afterEachStop(t, func(t *testing.T, c *client) any {
+		p := c.init("app")
+		c.mustProduce(p, "in", 0, 0, "a", "b", "c")
+		c.deleteRecords("in", 1)
+		return p
+	}, func(t *testing.T, c *client, state any) {
+		f := c.fetch("in", 0, 1, true)
+		if f.LastStableOffset != 1 || len(f.RecordBatches) != 0 {
+			t.Errorf("the last stable offset is %d, want 1: the transaction is open", f.LastStableOffset)
+		}
+		p := state.(producer)
+		if r := c.produce(p, "in", 0, 0, "a", "b", "c"); r.ErrorCode != 0 || r.BaseOffset != 0 {
+			t.Errorf("the repeated batch is answered with offset %d, error %d, want offset 0", r.BaseOffset, r.ErrorCode)
+		}
+		c.end(p, false)
+		if got := visible(t, c.fetch("in", 0, 1, true), true); len(got) != 0 {
+			t.Errorf("%v of the aborted transaction is read", got)
+		}
+	})
+}

@@ -14,7 +14,10 @@ import (
 // records of its partition.
 func (p *Partition) recover() error {
 	p.prod = prodstate.New(prodstate.Options{LogStart: p.log.Start()})
-	from := p.log.Start()
+	// Without a snapshot every batch counts, also the one that holds the log's
+	// start: DeleteRecords may have left its last records only, which belong to
+	// its producer's state and transaction all the same.
+	from := batch.Offset(0)
 	for _, at := range p.log.ProducerSnapshots() {
 		data, err := p.log.ReadProducerSnapshot(at)
 		if err != nil {
@@ -30,7 +33,7 @@ func (p *Partition) recover() error {
 		break
 	}
 	p.prod.SetLogStart(p.log.Start())
-	replayFrom := from
+	replayFrom := max(from, p.log.Start())
 	if p.txn != nil || p.group != nil {
 		replayFrom = p.log.Start()
 	}
