@@ -499,6 +499,18 @@ func TestDeleteAndCreateUnderOneName(t *testing.T) {
 	}
 }
 
+func TestALogWithTheLongestNameCanBeDeleted(t *testing.T) {
+	opts := small(vfs.OS{})
+	opts.Dir = t.TempDir()
+	s := mustOpen(t, opts)
+	l, err := s.Create(LogSpec{ID: 1 << 31, Topic: strings.Repeat("x", 249), Partition: 9999})
+	must(t, err)
+	wait(t, s, add(t, l, 1, 1, 10))
+	must(t, s.Delete(1<<31))
+	must(t, s.Err())
+	must(t, s.Close())
+}
+
 func TestNamesThatAreNoPartitionAreRefused(t *testing.T) {
 	s := mustOpen(t, small(vfs.NewMem()))
 	defer s.Close()

@@ -226,7 +226,8 @@ func (l *Log) moveAway() error {
 	if _, err := s.fs.Stat(l.dir); err != nil {
 		return nil // nothing was ever written
 	}
-	doomed := fmt.Sprintf("%s.%d%s", l.dir, l.spec.ID, deleteSuffix)
+	// Not with the topic in it: the longest one leaves no room in a file name.
+	doomed := filepath.Join(s.opts.Dir, fmt.Sprintf("%d%s", l.spec.ID, deleteSuffix))
 	if err := s.fs.Rename(l.dir, doomed); err != nil {
 		return err
 	}
