@@ -167,10 +167,11 @@ func (t *topics) create(name string, partitions int32, configs map[string]string
 	if err != nil {
 		return nil, err
 	}
-	t.replace(view, nil, topic)
+	// Started before it is found: a coordinator takes no command before that.
 	for _, p := range topic.Partitions {
 		p.Start()
 	}
+	t.replace(view, nil, topic)
 	t.b.cfg.Logger.Info("topic created", "topic", name, "partitions", partitions)
 	return topic, nil
 }
