@@ -6,6 +6,8 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/hanbeon/hanbeon/internal/seglog"
 )
 
 // CreateTopics, key 19, versions 2 to 7, and DeleteTopics, key 20, versions 1
@@ -114,6 +116,7 @@ func (b *Broker) createdConfigs(meta *topicMeta) (out []kmsg.CreateTopicsRespons
 func (b *Broker) deleteTopics(r *request) reply {
 	req := r.Request.(*kmsg.DeleteTopicsRequest)
 	resp := req.ResponseKind().(*kmsg.DeleteTopicsResponse)
+	var last seglog.LSN
 	wanted, refused := b.topicsToDelete(req)
 	resp.Topics = refused
 	for _, want := range wanted {
@@ -130,13 +133,15 @@ func (b *Broker) deleteTopics(r *request) reply {
 			if isInternal(t.Name) {
 				// Kafka allows it, and loses every group or transaction.
 				out.ErrorCode, out.ErrorMessage = kerr.InvalidRequest.Code, kmsg.StringPtr("internal topics cannot be deleted")
-			} else if err := b.deleteTopic(t); err != nil {
+			} else if lsn, err := b.topics.remove(t.Name); err != nil {
 				out.ErrorCode, out.ErrorMessage = kerr.KafkaStorageError.Code, kmsg.StringPtr(err.Error())
+			} else {
+				last = max(last, lsn)
 			}
 		}
 		resp.Topics = append(resp.Topics, out)
 	}
-	return reply{resp: resp}
+	return reply{resp: resp, lsn: last}
 }
 
 // topicsToDelete sorts out what a request may not say: a topic with a name and

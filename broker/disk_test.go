@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -133,5 +134,47 @@ func TestADeletedTopicLeavesNoFilesAndNoOffsets(t *testing.T) {
 		}
 		t.Cleanup(func() { b.Close() })
 		c = dial(t, b)
+	}
+}
+
+// Otherwise the topic, made anew, would be read from where the old one ended.
+func TestOffsetsOfADeletedTopicDoNotComeBack(t *testing.T) {
+	mem := vfs.NewMem()
+	var next *vfs.Mem
+	synctest.Test(t, func(t *testing.T) {
+		disk, hold := heldDisk(mem)
+		b := openBroker(t, testConfig(disk))
+		defer b.Close()
+		c := dial(t, b)
+		c.createTopic("in", 1)
+		p := c.init("app")
+		wantCode(t, "offsets", c.sendOffsets(p, "g", "in", 0, 7), nil)
+		c.end(p, true)
+
+		release := hold()
+		req := kmsg.NewPtrDeleteTopicsRequest()
+		req.Version = 5
+		req.TopicNames = []string{"in"}
+		answered := make(chan struct{})
+		go func() {
+			c.try(req)
+			close(answered)
+		}()
+		synctest.Wait()
+		select {
+		case <-answered:
+			t.Error("the deletion is answered before that of the offsets is durable")
+		default:
+		}
+		// The power cut comes when the topic is gone and its offsets are not.
+		next = mem.CrashClone(vfs.DropUnsynced)
+		release()
+		<-answered
+	})
+	b := openBroker(t, testConfig(next))
+	c := dial(t, b)
+	c.createTopic("in", 1)
+	if off, code := c.committed("g", "in", 0); off != -1 || code != 0 {
+		t.Errorf("the topic made anew has the committed offset %d (code %d)", off, code)
 	}
 }

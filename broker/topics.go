@@ -189,17 +189,21 @@ func (t *topics) replace(view *topicView, gone, added *topic) {
 	t.view.Store(next)
 }
 
-// remove deletes a topic: durably from the metadata, then its files.
-func (t *topics) remove(name string) error {
+// remove deletes a topic: durably from the metadata, then its files, then what
+// the groups have committed for it, since a topic made anew under the name must
+// not be read from old offsets. A crash in between is made good at the start
+// (Store.RemoveOrphans, Partition.Start). The position returned makes the last
+// step durable.
+func (t *topics) remove(name string) (seglog.LSN, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	view := t.view.Load()
 	topic := view.byName[name]
 	if topic == nil {
-		return fmt.Errorf("topic %q does not exist", name)
+		return 0, fmt.Errorf("topic %q does not exist", name)
 	}
 	if err := t.b.meta.update(func(m *metadata) error { delete(m.Topics, name); return nil }); err != nil {
-		return err
+		return 0, err
 	}
 	t.replace(view, topic, nil)
 	var wg sync.WaitGroup
@@ -210,11 +214,33 @@ func (t *topics) remove(name string) error {
 	wg.Wait()
 	for i, id := range topic.LogIDs {
 		if err := t.b.store.Delete(id); err != nil {
-			return fmt.Errorf("delete %s: %w", filepath.Join(t.b.cfg.Dir, fmt.Sprintf("%s-%d", name, i)), err)
+			return 0, fmt.Errorf("delete %s: %w", filepath.Join(t.b.cfg.Dir, fmt.Sprintf("%s-%d", name, i)), err)
 		}
 	}
+	lsn := t.forgetOffsets(topic)
 	t.b.cfg.Logger.Info("topic deleted", "topic", name)
-	return nil
+	return lsn, nil
+}
+
+// forgetOffsets drops what the groups have committed for a topic.
+func (t *topics) forgetOffsets(gone *topic) seglog.LSN {
+	offsets := t.byName(topicOffsets)
+	if offsets == nil {
+		return 0
+	}
+	partitions := make([]int32, len(gone.Partitions))
+	for i := range partitions {
+		partitions[i] = int32(i)
+	}
+	lsns := make(chan seglog.LSN, len(offsets.Partitions))
+	for _, p := range offsets.Partitions {
+		p.TopicDeleted(gone.Name, partitions, func(lsn seglog.LSN) { lsns <- lsn })
+	}
+	last := seglog.LSN(0)
+	for range offsets.Partitions {
+		last = max(last, <-lsns)
+	}
+	return last
 }
 
 // internalTopic finds an internal topic and creates it at its first use.
@@ -256,27 +282,4 @@ func javaStringHash(s string) int32 {
 		h = 31*h + int32(r)
 	}
 	return h
-}
-
-// deleteTopic removes a topic, and what the groups have committed for it: a
-// topic made anew under the name must not be read from its old offsets.
-func (b *Broker) deleteTopic(t *topic) error {
-	if err := b.topics.remove(t.Name); err != nil {
-		return err
-	}
-	offsets := b.topics.byName(topicOffsets)
-	if offsets == nil {
-		return nil
-	}
-	gone := make([]int32, len(t.Partitions))
-	for i := range gone {
-		gone[i] = int32(i)
-	}
-	var wg sync.WaitGroup
-	for _, p := range offsets.Partitions {
-		wg.Add(1)
-		p.TopicDeleted(t.Name, gone, wg.Done)
-	}
-	wg.Wait()
-	return nil
 }

@@ -179,6 +179,18 @@ func (d *decision) offsetDelete(c OffsetDelete) {
 	d.reply(c.Token, r)
 }
 
+// OffsetPartitions are the partitions for which any group has a committed or
+// pending offset, sorted.
+func (m *Machine) OffsetPartitions() []batch.TopicPartition {
+	all := make(map[batch.TopicPartition]struct{})
+	for _, g := range m.groups {
+		for _, tp := range g.held() {
+			all[tp] = struct{}{}
+		}
+	}
+	return sortedKeys(all)
+}
+
 // topicDeleted drops the offsets of partitions that are gone, pending ones too.
 func (d *decision) topicDeleted(c TopicDeleted) {
 	gone := make(map[batch.TopicPartition]struct{}, len(c.Partitions))

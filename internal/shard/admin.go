@@ -59,14 +59,25 @@ func (p *Partition) ExpireProducers() {
 	})
 }
 
-// TopicDeleted drops committed offsets of partitions that are gone.
-func (p *Partition) TopicDeleted(topic string, partitions []int32, done func()) {
+// TopicDeleted drops committed offsets of partitions that are gone. done gets
+// the position that makes it durable.
+func (p *Partition) TopicDeleted(topic string, partitions []int32, done func(seglog.LSN)) {
 	if !p.actor.post(func() {
 		if p.err == nil {
 			p.decideGroup(group.TopicDeleted{Topic: topic, Partitions: partitions})
 		}
-		done()
+		done(p.lastLSN)
 	}) {
-		done()
+		done(0)
+	}
+}
+
+// forgetDeleted drops the offsets of partitions whose topic was deleted, when a
+// crash came between the two. Runs on the actor at its start.
+func (p *Partition) forgetDeleted() {
+	for _, tp := range p.group.OffsetPartitions() {
+		if p.err == nil && p.env.Lookup(tp) == nil {
+			p.decideGroup(group.TopicDeleted{Topic: tp.Topic, Partitions: []int32{tp.Partition}})
+		}
 	}
 }

@@ -144,6 +144,7 @@ func (p *Partition) Start() {
 		p.actor.post(func() {
 			p.group.Loaded(nowMs())
 			p.decideGroup(group.Tick{})
+			p.forgetDeleted()
 		})
 	}
 }
