@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/hanbeon/hanbeon/internal/batch"
@@ -41,6 +42,10 @@ type activeTask struct {
 	// start holds, per source topic, where processing started or the last
 	// commit left it.
 	start map[string]int64
+	// chosen holds the topics whose start is the end that was found when the task
+	// began. It is committed even before the first record: another end would be
+	// found later.
+	chosen map[string]bool
 }
 
 // activeStore is one open store of a task.
@@ -77,7 +82,7 @@ func (s *activeStore) commit() error {
 // changed lists the positions of the task that differ from the last commit.
 func (t *activeTask) changed(yield func(tp batch.TopicPartition, offset int64, metadata string)) {
 	for topic, position := range t.task.Positions() {
-		if position != t.start[topic] {
+		if position != t.start[topic] || t.chosen[topic] {
 			yield(batch.TopicPartition{Topic: topic, Partition: t.id.Partition}, position, encodePartitionTime(t.task.PartitionTimeMs(topic)))
 		}
 	}
@@ -94,7 +99,7 @@ func (t *activeTask) dirty() bool {
 		}
 	}
 	for topic, position := range t.task.Positions() {
-		if position != t.start[topic] {
+		if position != t.start[topic] || t.chosen[topic] {
 			return true
 		}
 	}
@@ -124,6 +129,12 @@ func (t *activeTask) committed() {
 	for topic, position := range t.task.Positions() {
 		t.start[topic] = position
 	}
+	clear(t.chosen)
+}
+
+// isRepartition says whether the topic is one that the application writes itself.
+func (t *activeTask) isRepartition(topic string) bool {
+	return slices.ContainsFunc(t.sub.Sources, func(s task.Source) bool { return s.Repartition && s.Topic == topic })
 }
 
 // rollback drops what is not committed and sends the task back to read its

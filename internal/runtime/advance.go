@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -167,33 +168,47 @@ func (w *worker) loadOffsets(ctx context.Context) error {
 }
 
 // resolveStarts sets where each task starts. Without a committed offset it is
-// where the task started before, or else what the reset policy says.
+// where the task started before, or else what the reset policy says. Repartition
+// topics always start at their beginning: the application has written all that is
+// in them, for a task that may not have run yet.
 func (w *worker) resolveStarts(ctx context.Context, tasks []*activeTask, offsets map[batch.TopicPartition]committedOffset) error {
-	var fresh []batch.TopicPartition
+	var fromStart, fromEnd []batch.TopicPartition
 	for _, t := range tasks {
 		for _, tp := range t.partitions {
-			if _, known := t.start[tp.Topic]; offsets[tp].Offset < 0 && !known {
-				fresh = append(fresh, tp)
+			_, known := t.start[tp.Topic]
+			switch {
+			case offsets[tp].Offset >= 0 || known:
+			case w.opts.StartAtLatest && !t.isRepartition(tp.Topic):
+				fromEnd = append(fromEnd, tp)
+			default:
+				fromStart = append(fromStart, tp)
 			}
 		}
 	}
-	var listed map[batch.TopicPartition]int64
-	if len(fresh) > 0 {
-		at := int64(listEarliest)
-		if w.opts.StartAtLatest {
-			at = listLatest
+	listed := make(map[batch.TopicPartition]int64)
+	for _, ask := range []struct {
+		at         int64
+		partitions []batch.TopicPartition
+	}{{listEarliest, fromStart}, {listLatest, fromEnd}} {
+		if len(ask.partitions) == 0 {
+			continue
 		}
-		var err error
-		if listed, err = listOffsets(ctx, w.control, at, fresh); err != nil {
+		found, err := listOffsets(ctx, w.control, ask.at, ask.partitions)
+		if err != nil {
 			return err
 		}
+		maps.Copy(listed, found)
 	}
 	for _, t := range tasks {
 		for _, tp := range t.partitions {
 			if c := offsets[tp].Offset; c >= 0 {
 				t.start[tp.Topic] = c
+				delete(t.chosen, tp.Topic)
 			} else if first, ok := listed[tp]; ok {
 				t.start[tp.Topic] = first
+				if w.opts.StartAtLatest && !t.isRepartition(tp.Topic) {
+					t.chosen[tp.Topic] = true
+				}
 			}
 		}
 	}

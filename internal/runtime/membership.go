@@ -39,7 +39,7 @@ func (w *worker) onAssigned(_ context.Context, cl *kgo.Client, added map[string]
 			if w.taskByID(id) == nil {
 				w.tasks = append(w.tasks, &activeTask{
 					id: id, sub: sub, partitions: w.partitionsOf(sub, p),
-					stale: true, openSince: time.Now(), start: make(map[string]int64),
+					stale: true, openSince: time.Now(), start: make(map[string]int64), chosen: make(map[string]bool),
 				})
 			}
 		}

@@ -271,10 +271,6 @@ func (w *worker) outputs() map[string]int32 {
 }
 
 func (w *worker) consumerOpts(name string) []kgo.Opt {
-	reset := kgo.NewOffset().AtStart()
-	if w.opts.StartAtLatest {
-		reset = kgo.NewOffset().AtEnd()
-	}
 	opts := append(w.opts.clientOpts(name),
 		kgo.ConsumerGroup(w.opts.ApplicationID),
 		kgo.ConsumeTopics(w.opts.Topology.SourceTopics()...),
@@ -284,7 +280,9 @@ func (w *worker) consumerOpts(name string) []kgo.Opt {
 		kgo.SessionTimeout(w.opts.SessionTimeout),
 		kgo.HeartbeatInterval(min(3*time.Second, w.opts.SessionTimeout/3)),
 		kgo.RebalanceTimeout(w.opts.RebalanceTimeout),
-		kgo.ConsumeResetOffset(reset),
+		// Tasks choose where they start; this is for records that were deleted
+		// before they were read.
+		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()),
 		kgo.KeepControlRecords(), // the position must pass transaction markers
 		kgo.FetchMaxBytes(consumerFetchBytes),
 		kgo.FetchMaxPartitionBytes(consumerPartitionBytes),
