@@ -44,12 +44,12 @@ func (f *faults) run(ctx context.Context) error {
 		var err error
 		switch next.Kind {
 		case killWorker:
-			err = f.killWorker()
+			err = f.killWorker(ctx)
 		case killBroker:
 			err = f.killBroker(ctx)
 		case freezeWorker:
 			var zombie *worker
-			if zombie, err = f.freeze(); zombie != nil {
+			if zombie, err = f.freeze(ctx); err == nil {
 				zombies.Go(func() { f.revive(ctx, zombie) })
 			}
 		}
@@ -61,11 +61,10 @@ func (f *faults) run(ctx context.Context) error {
 	return ctx.Err()
 }
 
-func (f *faults) killWorker() error {
-	w := f.workers.pick(f.random)
-	if w == nil {
-		f.say("no worker to kill: all are frozen")
-		return nil
+func (f *faults) killWorker(ctx context.Context) error {
+	w, err := f.pick(ctx)
+	if err != nil {
+		return err
 	}
 	pid := f.workers.kill(w)
 	f.count(func(e *verify.Evidence) { e.WorkerKills++ })
@@ -86,12 +85,24 @@ func (f *faults) killBroker(ctx context.Context) error {
 	return nil
 }
 
+// pick chooses a worker to hit. It waits where all of them are frozen, which a
+// zombie that is dealt with ends.
+func (f *faults) pick(ctx context.Context) (*worker, error) {
+	for {
+		if w := f.workers.pick(f.random); w != nil {
+			return w, nil
+		}
+		if !pause(ctx, 50*time.Millisecond) {
+			return nil, ctx.Err()
+		}
+	}
+}
+
 // freeze stops a worker where it stands, in the middle of its work.
-func (f *faults) freeze() (*worker, error) {
-	w := f.workers.pick(f.random)
-	if w == nil {
-		f.say("no worker to freeze: none runs")
-		return nil, nil
+func (f *faults) freeze(ctx context.Context) (*worker, error) {
+	w, err := f.pick(ctx)
+	if err != nil {
+		return nil, err
 	}
 	c := f.workers.setFrozen(w, true)
 	if err := pauseProcess(c.cmd.Process); err != nil {
