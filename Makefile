@@ -34,9 +34,9 @@ conformance: conformance-tools conformance-kafka conformance-demo ## all that ne
 conformance-tools: ## Kafka's command-line tools against our broker
 	go test -tags conformance -count=1 -timeout 20m ./conformance
 
-conformance-kafka: ## our producer and our library against Apache Kafka 4.3.1
+conformance-kafka: ## our producer, our library and our broker's replies against Apache Kafka 4.3.1
 	conformance/with-kafka.sh $(KAFKA_PORT) env HANBEON_KAFKA=$(KAFKA) \
-		go test -tags conformance -count=1 -timeout 20m ./internal/producer/... ./internal/runtime/... ./streams/...
+		go test -tags conformance -count=1 -timeout 20m ./internal/producer/... ./internal/runtime/... ./streams/... ./conformance/replies/...
 
 conformance-demo: ## the demo on Apache Kafka 4.3.1
 	conformance/with-kafka.sh $(KAFKA_PORT) go run ./cmd/hanbeon demo --brokers $(KAFKA)
