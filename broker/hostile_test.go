@@ -217,3 +217,27 @@ func TestInProcessConnectionEndsAsASocketDoes(t *testing.T) {
 		t.Errorf("write after the broker's end: %v, want net.ErrClosed", err)
 	}
 }
+
+// An element in memory is many times as large as the few bytes that make one,
+// and a Produce request may be large.
+func TestAProduceRequestOfManyEmptyPartitionsTakesLittleMemory(t *testing.T) {
+	b := openBroker(t, testConfig(vfs.NewMem()))
+	const size = 8 << 20
+	head := []byte{0, 0, 0, 1, 0, 0, 0, 0} // no tags, no transactional id, acks 1, timeout 0
+	topics := binary.AppendUvarint(head, size/3+1)
+	partitions := binary.AppendUvarint(append(bytes.Clone(head), 2, 1), size/6+1)
+	for name, body := range map[string][]byte{"topics": topics, "partitions": partitions} {
+		body = append(body, make([]byte, size)...)
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		nc := rawDial(t, b)
+		nc.Write(frame(kmsg.Produce.Int16(), 9, body))
+		if _, err := nc.Read(make([]byte, 1)); err != io.EOF {
+			t.Errorf("%s: %v, want the connection closed", name, err)
+		}
+		runtime.ReadMemStats(&after)
+		if grown := int64(after.TotalAlloc) - int64(before.TotalAlloc); grown > 64<<20 {
+			t.Errorf("%s: a request of %d MiB took %d MiB", name, len(body)>>20, grown>>20)
+		}
+	}
+}

@@ -119,6 +119,11 @@ func (c *conn) decode(frame []byte) (*request, replyHeader, error) {
 	// The reply to ApiVersions never has tags in its header, since the client
 	// may not know yet whether the broker speaks the flexible versions.
 	head.flexible = req.IsFlexible() && key != kmsg.ApiVersions.Int16()
+	if key == kmsg.Produce.Int16() {
+		if err := checkProduceSize(body, version); err != nil {
+			return nil, head, fmt.Errorf("Produce version %d: %w", version, err)
+		}
+	}
 	if err := req.ReadFrom(body); err != nil {
 		return nil, head, fmt.Errorf("%s version %d: malformed request: %w", kmsg.NameForKey(key), version, err)
 	}
