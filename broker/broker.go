@@ -115,7 +115,7 @@ func (b *Broker) open(ctx context.Context) (err error) {
 	}); err != nil {
 		return err
 	}
-	if b.ids, err = newIDBlocks(b.meta, &b.wg); err != nil {
+	if b.ids, err = newIDBlocks(b.meta); err != nil {
 		return err
 	}
 	b.newEnv()
@@ -295,6 +295,10 @@ func (b *Broker) stop(crash bool) error {
 	}
 	b.eachPartition((*shard.Partition).Stop)
 	b.env.Wait()
+	// The shards were the last that ask for producer ids. A block that is being
+	// reserved must be written before another broker may have the directory, or
+	// it would put an old picture of the topics over a new one.
+	b.ids.wg.Wait()
 	defer b.lock.Close()
 	if crash {
 		return nil

@@ -25,7 +25,9 @@ type connSet struct {
 	closed bool
 }
 
-func (s *connSet) add(c net.Conn, limit int) error {
+// add takes note of a connection, and counts its goroutines in wg: closeAll is
+// followed by a wait for them, so none may be counted after it.
+func (s *connSet) add(c net.Conn, limit int, wg *sync.WaitGroup) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
@@ -38,6 +40,7 @@ func (s *connSet) add(c net.Conn, limit int) error {
 		s.open = map[net.Conn]struct{}{}
 	}
 	s.open[c] = struct{}{}
+	wg.Add(2)
 	return nil
 }
 
@@ -118,12 +121,11 @@ func socketError(err error) error {
 }
 
 func (b *Broker) serveConn(nc net.Conn) error {
-	if err := b.conns.add(nc, b.cfg.ConnectionsMax); err != nil {
+	if err := b.conns.add(nc, b.cfg.ConnectionsMax, &b.wg); err != nil {
 		nc.Close()
 		return err
 	}
 	c := &conn{b: b, Conn: nc, in: bufio.NewReader(nc), out: make(chan *pendingReply, pipelineMax)}
-	b.wg.Add(2)
 	go c.read()
 	go c.write()
 	return nil

@@ -1,7 +1,10 @@
 package broker
 
 import (
+	"strings"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 
 	"github.com/hanbeon/hanbeon/internal/group"
 	"github.com/hanbeon/hanbeon/internal/seglog"
@@ -30,4 +33,35 @@ func TestACoordinatorFoundByAnotherRequestIsReady(t *testing.T) {
 		}
 		b.Close()
 	}
+}
+
+// The goroutine that reserves producer ids writes the whole metadata file. One
+// that outlives Close would write it over that of the next broker.
+func TestCloseWaitsForTheReservationOfProducerIDs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		mem := vfs.NewMem()
+		var held atomic.Bool
+		gate := make(chan struct{})
+		disk := &vfs.Faulty{FS: mem, Hook: func(op vfs.Op) error {
+			if held.Load() && strings.Contains(op.Name, metadataFile) {
+				<-gate
+			}
+			return nil
+		}}
+		b := openBroker(t, testConfig(disk))
+		held.Store(true)
+		for range producerIDBlock - 1 {
+			b.ids.next()
+		}
+		closed := make(chan struct{})
+		go func() { b.Close(); close(closed) }()
+		synctest.Wait()
+		select {
+		case <-closed:
+			t.Error("Close returned while a block is being reserved")
+		default:
+		}
+		close(gate)
+		<-closed
+	})
 }

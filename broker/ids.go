@@ -13,7 +13,7 @@ const producerIDBlock = 1000
 // is durable already: a gap is harmless, a reuse would be corruption.
 type idBlocks struct {
 	meta *metaStore
-	wg   *sync.WaitGroup
+	wg   sync.WaitGroup // the goroutine that reserves a block
 
 	mu       sync.Mutex
 	from, to batch.ProducerID // the block in use
@@ -21,8 +21,8 @@ type idBlocks struct {
 	filling  bool
 }
 
-func newIDBlocks(meta *metaStore, wg *sync.WaitGroup) (*idBlocks, error) {
-	b := &idBlocks{meta: meta, wg: wg}
+func newIDBlocks(meta *metaStore) (*idBlocks, error) {
+	b := &idBlocks{meta: meta}
 	first, err := b.reserve()
 	b.from, b.to = first, first+producerIDBlock
 	return b, err
