@@ -82,8 +82,8 @@ type Config struct {
 	// IdleTimeout closes connections without requests
 	// [connections.max.idle.ms]; default 10 minutes.
 	IdleTimeout time.Duration
-	// FrameTimeout is how long a client may take to send one request, or to
-	// take one reply; default 30 s.
+	// FrameTimeout is how long a client may take to send a request, or to take
+	// a reply, or 256 KiB of a larger one; default 30 s.
 	FrameTimeout time.Duration
 
 	// GroupInitialRebalanceDelay is how long a new group waits for more

@@ -197,6 +197,11 @@ func (c *conn) guard() (err error) {
 	}
 }
 
+// pieceBytes is what a client must send or take within FrameTimeout. A large
+// frame is many pieces: a slow line is no dead one, and a client that is hung up
+// on in the middle of a reply would ask for the same again.
+const pieceBytes = 256 << 10
+
 // readFrame reads one request. Memory is taken as the bytes arrive, so a
 // length that promises more than is sent costs its sender only.
 func (c *conn) readFrame() ([]byte, error) {
@@ -234,7 +239,7 @@ func (c *conn) readFrame() ([]byte, error) {
 			copy(grown, frame)
 			frame = grown
 		}
-		n, err := io.ReadFull(c.in, frame[len(frame):cap(frame)])
+		n, err := io.ReadFull(c.in, frame[len(frame):min(cap(frame), len(frame)+pieceBytes)])
 		frame = frame[:len(frame)+n]
 		if err != nil {
 			return nil, fmt.Errorf("request of %d bytes (api key %d) ended after %d: %w", size, key, len(frame), err)
@@ -290,8 +295,12 @@ func (c *conn) send(p *pendingReply) error {
 		c.b.cfg.Logger.Warn("connection closed", "client", c.RemoteAddr(), "err", err)
 		return err
 	}
-	c.SetWriteDeadline(time.Now().Add(c.b.cfg.FrameTimeout))
-	_, err = c.Write(buf)
+	for len(buf) > 0 && err == nil {
+		piece := buf[:min(len(buf), pieceBytes)]
+		c.SetWriteDeadline(time.Now().Add(c.b.cfg.FrameTimeout))
+		_, err = c.Write(piece)
+		buf = buf[len(piece):]
+	}
 	return err
 }
 

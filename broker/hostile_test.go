@@ -131,6 +131,48 @@ func TestSlowSenderAndSlowReaderAreHungUpOn(t *testing.T) {
 	})
 }
 
+func TestASlowLineIsNoDeadOne(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := openBroker(t, testConfig(vfs.NewMem()))
+		defer b.Close()
+		c := dial(t, b)
+		c.createTopic("in", 1)
+		p := c.init("")
+		// 20 s for 256 KiB, as pieces of 4 KiB, both ways.
+		c.nc = slowConn{c.nc, 20 * time.Second / 64}
+		r := c.produce(p, "in", 0, 0, string(make([]byte, 900<<10)))
+		wantCode(t, "produce", r.ErrorCode, nil)
+		if got := c.read("in", 0, true); len(got) != 1 {
+			t.Errorf("%d records are read, want 1", len(got))
+		}
+	})
+}
+
+// slowConn takes delay for every 4 KiB.
+type slowConn struct {
+	net.Conn
+	delay time.Duration
+}
+
+func (c slowConn) Read(p []byte) (int, error) {
+	if len(p) > 1<<10 {
+		time.Sleep(c.delay)
+	}
+	return c.Conn.Read(p[:min(len(p), 4<<10)])
+}
+
+func (c slowConn) Write(p []byte) (n int, err error) {
+	for len(p) > 0 && err == nil {
+		if len(p) > 1<<10 {
+			time.Sleep(c.delay)
+		}
+		m := 0
+		m, err = c.Conn.Write(p[:min(len(p), 4<<10)])
+		n, p = n+m, p[m:]
+	}
+	return n, err
+}
+
 func TestConnectionsAreBounded(t *testing.T) {
 	cfg := testConfig(vfs.NewMem())
 	cfg.ConnectionsMax = 3
