@@ -146,7 +146,7 @@ func (w *worker) offsetsToCommit() producer.Offsets {
 			continue
 		}
 		t.changed(func(tp batch.TopicPartition, offset int64, metadata string) {
-			offsets[tp] = producer.OffsetAndMetadata{Offset: offset, Metadata: metadata}
+			offsets[tp] = producer.OffsetAndMetadata{Offset: offset, LeaderEpoch: -1, Metadata: metadata}
 		})
 	}
 	return offsets

@@ -122,9 +122,18 @@ func (w *worker) commitDue() bool {
 	if time.Since(w.lastCommit) >= w.opts.CommitInterval {
 		return true
 	}
-	// The overlays and the sent records grow together; what was sent is the
-	// cheap number to look at.
-	return w.out.sentBytes >= w.opts.MaxUncommittedBytes
+	return w.out.sentBytes >= w.opts.MaxUncommittedBytes || w.overlayBytes() >= w.opts.MaxUncommittedBytes
+}
+
+// overlayBytes is the memory of all overlays. They may grow while nothing is
+// sent: the changes of a store without a changelog go nowhere.
+func (w *worker) overlayBytes() (n int) {
+	for _, t := range w.tasks {
+		if t.stage == stageRunning {
+			n += t.uncommittedBytes()
+		}
+	}
+	return n
 }
 
 // handle acts on an error outside a commit, by the table.

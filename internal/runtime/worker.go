@@ -218,7 +218,7 @@ func (w *worker) openProducer(ctx context.Context) error {
 		EndTxnTimeout:      w.opts.TransactionTimeout,
 		Linger:             producerLinger,
 		BatchMaxBytes:      producerBatchBytes,
-		MaxBufferedBytes:   w.opts.MaxUncommittedBytes,
+		MaxBufferedBytes:   max(w.opts.MaxUncommittedBytes, producerBufferMin),
 		Logger:             w.log,
 	}
 	if w.opts.ExactlyOnce {
@@ -246,6 +246,9 @@ func (w *worker) openProducer(ctx context.Context) error {
 const (
 	producerLinger     = 20 * time.Millisecond
 	producerBatchBytes = 256 << 10
+	// producerBufferMin holds a few batches and two records of the largest size
+	// that a topic takes by default (1 MiB).
+	producerBufferMin = 4 << 20
 )
 
 // outputs are the topics that the worker may write to, with their counts.
