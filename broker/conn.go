@@ -132,7 +132,8 @@ func (b *Broker) serveConn(nc net.Conn) error {
 }
 
 // pipelineMax bounds the Produce requests of one connection that are under
-// way. Clients have at most five to a broker.
+// way. Clients have at most five to a broker. Together they are no larger than
+// one may be (RequestMaxBytes).
 const pipelineMax = 16
 
 // conn is one client connection. Requests are answered in order. Only Produce
@@ -144,6 +145,9 @@ type conn struct {
 	in   *bufio.Reader // one read for a small request; a large body goes past its buffer
 	out  chan *pendingReply
 	busy sync.WaitGroup // replies that are not written yet
+	// unanswered are the bytes of the Produce requests since the last wait for
+	// all answers: no less than those of the requests under way.
+	unanswered int
 }
 
 // pendingReply is a reply to come. finish is closed once resp and lsn are

@@ -283,3 +283,38 @@ func TestAProduceRequestOfManyEmptyPartitionsTakesLittleMemory(t *testing.T) {
 		}
 	}
 }
+
+// The count of requests under way is bounded, and so are their bytes: both are
+// held in memory until the disk has them.
+func TestPipelinedProduceIsBoundedByItsBytes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		disk, hold := heldDisk(vfs.NewMem())
+		cfg := testConfig(disk)
+		cfg.RequestMaxBytes = 1 << 20
+		b := openBroker(t, cfg)
+		defer b.Close()
+		c := dial(t, b)
+		c.createTopic("in", 1)
+		p := c.init("")
+		release := hold()
+		go func() {
+			for i := range int32(4) {
+				c.send(p.produceRequest("in", 0, p.records(i, string(make([]byte, 600<<10)))))
+			}
+		}()
+		synctest.Wait()
+		if end := b.partition("in", 0).LogEnd(); end != 1 {
+			t.Errorf("%d batches of 600 KiB were taken without an answer, want 1 in 1 MiB", end)
+		}
+		release()
+		for i := range int64(4) {
+			resp, err := c.receive(p.produceRequest("in", 0, nil))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if r := resp.(*kmsg.ProduceResponse).Topics[0].Partitions[0]; r.ErrorCode != 0 || r.BaseOffset != i {
+				t.Errorf("batch %d is at %d, error %d", i, r.BaseOffset, r.ErrorCode)
+			}
+		}
+	})
+}

@@ -61,6 +61,7 @@ func servedAPIs() map[int16]api {
 		28: {0, 5, (*Broker).txnOffsetCommit},
 		32: {1, 4, (*Broker).describeConfigs},
 		42: {0, 2, (*Broker).deleteGroups},
+		47: {0, 0, (*Broker).offsetDelete},
 		60: {0, 2, (*Broker).describeCluster},
 		61: {0, 0, (*Broker).describeProducers},
 		65: {0, 0, (*Broker).describeTransactions},
@@ -77,6 +78,10 @@ func (c *conn) handle(frame []byte) error {
 		return err
 	}
 	if produce, ok := req.Request.(*kmsg.ProduceRequest); ok {
+		if c.unanswered += len(frame); c.unanswered > c.b.cfg.RequestMaxBytes {
+			c.busy.Wait()
+			c.unanswered = len(frame)
+		}
 		p := &pendingReply{header: head, ready: make(chan struct{})}
 		c.b.produce(produce, p)
 		c.enqueue(p)
