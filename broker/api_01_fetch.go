@@ -149,15 +149,17 @@ func (b *Broker) fetchOne(req *kmsg.FetchRequest, i, j, left int, first bool) km
 		return out
 	}
 	// The bounds are read before the data: what becomes visible meanwhile is
-	// for the next fetch.
-	hw, stable := p.HighWatermark(), p.LastStable()
+	// for the next fetch. The high watermark is read last, so that it is not
+	// below the last stable offset.
+	stable := p.LastStable()
+	hw := p.HighWatermark()
 	from, upTo := batch.Offset(want.FetchOffset), hw
 	if from < p.LogStart() || from > p.LogEnd() {
 		out.ErrorCode = kerr.OffsetOutOfRange.Code
 		return out
 	}
 	if req.IsolationLevel == 1 {
-		upTo = min(stable, hw)
+		upTo = stable
 		out.AbortedTransactions = []kmsg.FetchResponseTopicPartitionAbortedTransaction{}
 	}
 	out.HighWatermark, out.LastStableOffset, out.LogStartOffset = int64(hw), int64(stable), int64(p.LogStart())

@@ -99,6 +99,10 @@ func (b *Broker) listOffset(req *kmsg.ListOffsetsRequest, p *shard.Partition, ts
 }
 
 func (b *Broker) listFailed(p *shard.Partition, ts int64, err error, out *kmsg.ListOffsetsResponseTopicPartition) {
+	if p.Stopped() {
+		out.ErrorCode = kerr.UnknownTopicOrPartition.Code
+		return
+	}
 	b.cfg.Logger.Error("offset look-up failed", "topic", p.TP.Topic, "partition", p.TP.Partition, "timestamp", ts, "err", err)
 	out.ErrorCode = kerr.KafkaStorageError.Code
 }

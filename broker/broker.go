@@ -265,8 +265,9 @@ func (b *Broker) Counters() Counters {
 	return Counters{c.Committed.Load(), c.Aborted.Load(), c.Fenced.Load(), c.Duplicates.Load()}
 }
 
-// Close answers what is under way, writes a checkpoint and stops. The next
-// Open then takes milliseconds.
+// Close hangs up on its clients, writes a checkpoint and stops. The next Open
+// then takes milliseconds. A request that was not answered has an unknown
+// outcome, as when the process dies.
 func (b *Broker) Close() error {
 	b.closeOnce.Do(func() { b.closeErr = b.stop(false) })
 	return b.closeErr

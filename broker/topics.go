@@ -1,6 +1,7 @@
 package broker
 
 import (
+	"context"
 	"crypto/rand"
 	"fmt"
 	"path/filepath"
@@ -143,6 +144,9 @@ func (t *topics) create(name string, partitions int32, configs map[string]string
 	view := t.view.Load()
 	if have := view.byName[name]; have != nil {
 		return have, errTopicExists(name)
+	}
+	if t.b.ctx.Err() != nil { // a request may ask for thousands; Close waits for none
+		return nil, context.Cause(t.b.ctx)
 	}
 	meta := &topicMeta{Name: name, Configs: configs}
 	rand.Read(meta.ID[:])
