@@ -499,6 +499,26 @@ func TestDeleteAndCreateUnderOneName(t *testing.T) {
 	}
 }
 
+// Whoever names a directory in which other things are kept must not lose them.
+func TestStrangersInTheDirectoryAreLeftAlone(t *testing.T) {
+	mem := vfs.NewMem()
+	strangers := []string{"photos-2024/sea.jpg", "photos-2024/00000000000000000000.log", "photos-2025/00000000000000000000.txt", "soft-delete/list.txt", "7-delete/notes.txt"}
+	for _, name := range strangers {
+		must(t, mem.MkdirAll(filepath.Dir(filepath.Join(testDir, name))))
+		must(t, vfs.WriteFileAtomic(mem, filepath.Join(testDir, name), []byte("x")))
+	}
+	for range 2 {
+		s := mustOpen(t, small(mem), specs...)
+		must(t, s.RemoveOrphans())
+		must(t, s.Close())
+	}
+	for _, name := range strangers {
+		if _, err := mem.Stat(filepath.Join(testDir, name)); err != nil {
+			t.Errorf("%s is gone: %v", name, err)
+		}
+	}
+}
+
 func TestALogWithTheLongestNameCanBeDeleted(t *testing.T) {
 	opts := small(vfs.OS{})
 	opts.Dir = t.TempDir()

@@ -421,7 +421,7 @@ func (r *recovery) tidy(file uint64) error {
 		return err
 	}
 	for _, name := range names {
-		if strings.HasSuffix(name, deleteSuffix) {
+		if id, ok := strings.CutSuffix(name, deleteSuffix); ok && isDigits(id) && s.holdsPartition(name) {
 			if err := s.fs.RemoveAll(filepath.Join(s.opts.Dir, name)); err != nil {
 				return err
 			}

@@ -237,7 +237,8 @@ func (l *Log) moveAway() error {
 }
 
 // Orphans returns the partition directories in Dir that no log claims: what a
-// crash between the owner's record of a deletion and Delete leaves behind.
+// crash between the owner's record of a deletion and Delete leaves behind. An
+// empty one is left where it is.
 func (s *Store) Orphans() ([]string, error) {
 	names, err := s.fs.List(s.opts.Dir)
 	if err != nil {
@@ -249,9 +250,27 @@ func (s *Store) Orphans() ([]string, error) {
 		if i := strings.LastIndexByte(name, '-'); i <= 0 || !isDigits(name[i+1:]) || s.byDir[name] != nil {
 			return true
 		}
-		st, err := s.fs.Stat(filepath.Join(s.opts.Dir, name))
-		return err != nil || !st.IsDir
+		return !s.holdsPartition(name)
 	}), nil
+}
+
+// holdsPartition reports whether a directory in Dir holds files of a partition
+// and nothing else. A name alone proves nothing: whoever keeps other things in
+// Dir must not lose them.
+func (s *Store) holdsPartition(name string) bool {
+	dir := filepath.Join(s.opts.Dir, name)
+	st, err := s.fs.Stat(dir)
+	if err != nil || !st.IsDir {
+		return false
+	}
+	files, err := s.fs.List(dir)
+	return err == nil && len(files) > 0 && !slices.ContainsFunc(files, func(file string) bool {
+		file = strings.TrimSuffix(file, ".tmp")
+		return !slices.ContainsFunc([]string{logSuffix, indexSuffix, timeSuffix, txnSuffix, snapshotSuffix}, func(suffix string) bool {
+			_, ok := parseOffsetName(file, suffix)
+			return ok
+		})
+	})
 }
 
 func isDigits(s string) bool {
