@@ -134,11 +134,7 @@ func (b *Broker) open(ctx context.Context) (err error) {
 		return err
 	}
 	b.advertise()
-	for _, t := range b.topics.view.Load().byName {
-		for _, p := range t.Partitions {
-			p.Start()
-		}
-	}
+	b.startPartitions()
 	b.wg.Add(1)
 	go b.housekeep()
 	if b.ln != nil {
@@ -147,6 +143,24 @@ func (b *Broker) open(ctx context.Context) (err error) {
 	}
 	b.cfg.Logger.Info("broker ready", "dir", b.cfg.Dir, "listen", b.Addr())
 	return nil
+}
+
+// startPartitions starts the transaction coordinators last: they go on with
+// what a crash interrupted, which reaches the others.
+func (b *Broker) startPartitions() {
+	all := b.topics.view.Load().byName
+	for name, t := range all {
+		if name != topicTransactions {
+			for _, p := range t.Partitions {
+				p.Start()
+			}
+		}
+	}
+	if t := all[topicTransactions]; t != nil {
+		for _, p := range t.Partitions {
+			p.Start()
+		}
+	}
 }
 
 func (b *Broker) newEnv() {
