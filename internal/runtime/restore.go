@@ -23,6 +23,12 @@ const (
 	restoreBackoffMax  = time.Second
 )
 
+// tombstonesKept is for how long the changelog surely holds a tombstone. Compaction
+// may drop it delete.retention.ms (24 h by default) after it was written, and a
+// store that has missed it would keep the row for ever. Half of that leaves time
+// for the restore itself.
+const tombstonesKept = 12 * time.Hour
+
 // restoreProgress is one store's way to its target, read by Stats while the
 // restore writes it.
 type restoreProgress struct {
@@ -69,11 +75,13 @@ func (r *changelogReader) restore(ctx context.Context) error {
 	}
 	start, target := starts[r.tp], ends[r.tp]
 	position, ok := r.store.Offset()
-	if ok && (position < start || position > target) {
-		// The log no longer holds what the store has seen: the topic was
-		// recreated or its head deleted.
+	// Outside the log: the topic was recreated or its head deleted, and no longer
+	// holds what the store has seen. Away for long: see tombstonesKept.
+	outside := position < start || position > target
+	away := position < target && time.Since(time.UnixMilli(r.store.CaughtUpMs())) > tombstonesKept
+	if ok && (outside || away) {
 		if err := r.store.Wipe(); err != nil {
-			return fmt.Errorf("wipe a store whose offset %d lies outside %d..%d of changelog %s/%d: %w", position, start, target, r.tp.Topic, r.tp.Partition, err)
+			return fmt.Errorf("wipe a store whose offset %d can no longer be gone on from in %d..%d of changelog %s/%d: %w", position, start, target, r.tp.Topic, r.tp.Partition, err)
 		}
 		ok = false
 	}
@@ -90,6 +98,9 @@ func (r *changelogReader) restore(ctx context.Context) error {
 		position = next
 		r.progress.position.Store(position)
 	}
+	if err := r.store.CaughtUp(); err != nil {
+		return fmt.Errorf("end the restore from changelog %s/%d: %w", r.tp.Topic, r.tp.Partition, err)
+	}
 	return nil
 }
 
@@ -105,7 +116,9 @@ func (r *changelogReader) step(ctx context.Context, position int64) (int64, erro
 		if err := r.store.Wipe(); err != nil {
 			return 0, fmt.Errorf("wipe the store: %w", err)
 		}
-		return max(fetched.LogStartOffset, 0), nil
+		// The reply need not say where the log starts now.
+		starts, err := listOffsets(ctx, r.cl, listEarliest, []batch.TopicPartition{r.tp})
+		return starts[r.tp], err
 	}
 	if err != nil {
 		return 0, err

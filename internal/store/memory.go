@@ -14,12 +14,13 @@ func NewMemory() Store { return newStore(&memory{rows: map[string]*memoryRow{}})
 // memory keeps rows in a map for Get, and in key order for Range. The order is
 // brought up to date by Range only, since most stores never need it.
 type memory struct {
-	rows      map[string]*memoryRow
-	ordered   []*memoryRow // sorted by key, deleted rows among them
-	added     []*memoryRow // not in ordered yet
-	deleted   int          // deleted rows in ordered and added
-	changelog int64
-	known     bool
+	rows       map[string]*memoryRow
+	ordered    []*memoryRow // sorted by key, deleted rows among them
+	added      []*memoryRow // not in ordered yet
+	deleted    int          // deleted rows in ordered and added
+	changelog  int64
+	known      bool
+	caughtUpAt int64 // ms
 }
 
 type memoryRow struct {
@@ -57,7 +58,7 @@ func (m *memory) set(key, value []byte, timestampMs int64) {
 	r.timestampMs = timestampMs
 }
 
-func (m *memory) apply(rows *table, changelogOffset int64) error {
+func (m *memory) apply(rows *table, changelogOffset, caughtUpMs int64) error {
 	for i := range rows.rows {
 		r := &rows.rows[i]
 		value := rows.valueOf(r)
@@ -66,9 +67,16 @@ func (m *memory) apply(rows *table, changelogOffset int64) error {
 		}
 		m.set(rows.keyOf(r), value, r.timestampMs)
 	}
-	m.changelog, m.known = changelogOffset, true
+	m.changelog, m.known, m.caughtUpAt = changelogOffset, true, caughtUpMs
 	return nil
 }
+
+func (m *memory) caughtUp(ms int64) error {
+	m.caughtUpAt = ms
+	return nil
+}
+
+func (m *memory) caughtUpMs() int64 { return m.caughtUpAt }
 
 func (m *memory) restore(records []task.Record, nextOffset int64) error {
 	for i := range records {

@@ -138,7 +138,7 @@ func (p *pebbleBase) openFailed(err error) error {
 	return corrupt(p.dir, err)
 }
 
-// load reads format version and offset, or marks an empty database as a store.
+// load reads format version, offset and time, or marks an empty database as a store.
 func (p *pebbleBase) load() error {
 	format, err := p.meta(keyFormat)
 	if err != nil {
@@ -154,15 +154,23 @@ func (p *pebbleBase) load() error {
 	if version[0] != formatVersion {
 		return foreign(p.dir, fmt.Sprintf("it has format version %d, this program knows %d", version[0], formatVersion))
 	}
-	offset, err := p.meta(keyOffset)
-	if err != nil || offset == nil {
+	if p.changelog, p.known, err = p.number(keyOffset); err != nil {
 		return err
 	}
-	if len(offset) != 8 {
-		return corrupt(p.dir, fmt.Errorf("the changelog offset has %d bytes, not 8", len(offset)))
+	p.caughtUpAt, _, err = p.number(keyTime)
+	return err
+}
+
+// number reads one of the store's own numbers, which may be missing.
+func (p *pebbleBase) number(key []byte) (n int64, ok bool, err error) {
+	value, err := p.meta(key)
+	if err != nil || value == nil {
+		return 0, false, err
 	}
-	p.changelog, p.known = int64(binary.BigEndian.Uint64(offset)), true
-	return nil
+	if len(value) != 8 {
+		return 0, false, corrupt(p.dir, fmt.Errorf("its %s has %d bytes, not 8", key[1:], len(value)))
+	}
+	return int64(binary.BigEndian.Uint64(value)), true, nil
 }
 
 // initialise marks the database; a crash before may have left it empty.

@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"github.com/cockroachdb/pebble/v2"
+
+	"github.com/hanbeon/hanbeon/internal/task"
 )
 
 func TestOpenDirectoryTwiceIsRefused(t *testing.T) {
@@ -84,6 +86,9 @@ func TestRowsOnDiskHaveTheDocumentedBytes(t *testing.T) {
 	if err := s.Commit(258); err != nil {
 		t.Fatal(err)
 	}
+	if err := s.(*store).base.caughtUp(0x010203040506); err != nil {
+		t.Fatal(err)
+	}
 	it, err := s.(*store).base.(*pebbleBase).db.NewIter(nil)
 	if err != nil {
 		t.Fatal(err)
@@ -95,11 +100,59 @@ func TestRowsOnDiskHaveTheDocumentedBytes(t *testing.T) {
 	}
 	const want = `"\x00format" "hanbeon state store\x01"
 "\x00offset" "\x00\x00\x00\x00\x00\x00\x01\x02"
+"\x00time" "\x00\x00\x01\x02\x03\x04\x05\x06"
 "\x01word" "\x00\x00\x00\x01\x02\x03\x04\x05\x00\a"
 `
 	if got.String() != want {
 		t.Errorf("got\n%swant\n%s", got.String(), want)
 	}
+}
+
+// The time tells what a store may have missed, so only what catches up may move it.
+func TestTimeOfTheLastCatchUpSurvivesAndARestoreUnderWayKeepsIt(t *testing.T) {
+	dir := t.TempDir()
+	reopen := func(s Store) Store {
+		if s != nil {
+			if err := s.Close(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		s, err := OpenPebble(dir, PebbleOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s
+	}
+	s := reopen(nil)
+	if ms := s.CaughtUpMs(); ms != 0 {
+		t.Errorf("a new store was caught up at %d", ms)
+	}
+	if err := s.(*store).base.apply(&table{}, 5, 1000); err != nil {
+		t.Fatal(err)
+	}
+	s = reopen(s)
+	if err := s.Restore([]task.Record{{Key: []byte("k"), Value: []byte("v")}}, 9); err != nil {
+		t.Fatal(err)
+	}
+	s = reopen(s)
+	if at, ms := s.(*store).base.(*pebbleBase).changelog, s.CaughtUpMs(); at != 9 || ms != 1000 {
+		t.Errorf("after a part of a restore: offset %d, caught up at %d; want 9 and 1000", at, ms)
+	}
+	if err := s.CaughtUp(); err != nil {
+		t.Fatal(err)
+	}
+	s = reopen(s)
+	if s.CaughtUpMs() <= 1000 {
+		t.Errorf("caught up at %d after the end of the restore", s.CaughtUpMs())
+	}
+	if err := s.Wipe(); err != nil {
+		t.Fatal(err)
+	}
+	s = reopen(s)
+	if s.CaughtUpMs() != 0 {
+		t.Errorf("an emptied store was caught up at %d", s.CaughtUpMs())
+	}
+	_ = s.Close()
 }
 
 // TestDamagedStoreIsReportedOrReadsAnEarlierCommit damages each file of a store in

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"iter"
 	"slices"
+	"time"
 
 	"github.com/hanbeon/hanbeon/internal/task"
 )
@@ -15,8 +16,11 @@ type base interface {
 	get(hash uint64, key []byte) (value []byte, timestampMs int64, ok bool, err error)
 	// scan walks the committed rows with from <= key < to in key order.
 	scan(from, to []byte) (cursor, error)
-	// apply writes the rows and the offset in one atomic step.
-	apply(rows *table, changelogOffset int64) error
+	// apply writes the rows, the offset and the time in one atomic step.
+	apply(rows *table, changelogOffset, caughtUpMs int64) error
+	// caughtUp writes the time alone; caughtUpMs gives it.
+	caughtUp(ms int64) error
+	caughtUpMs() int64
 	offset() (int64, bool)
 	restore(records []task.Record, nextOffset int64) error
 	wipe() error
@@ -134,7 +138,7 @@ func (s *store) Commit(changelogOffset int64) error {
 		return fmt.Errorf("%w: %d rows", ErrUnlogged, n)
 	}
 	if was, ok := s.base.offset(); s.sealed.len() > 0 || !ok || was != changelogOffset {
-		if err := s.base.apply(s.sealed, changelogOffset); err != nil {
+		if err := s.base.apply(s.sealed, changelogOffset, time.Now().UnixMilli()); err != nil {
 			return err
 		}
 	}
@@ -152,6 +156,15 @@ func (s *store) Rollback() {
 }
 
 func (s *store) Offset() (int64, bool) { return s.base.offset() }
+
+func (s *store) CaughtUp() error {
+	if s.closed {
+		return ErrClosed
+	}
+	return s.base.caughtUp(time.Now().UnixMilli())
+}
+
+func (s *store) CaughtUpMs() int64 { return s.base.caughtUpMs() }
 
 func (s *store) Restore(records []task.Record, nextOffset int64) error {
 	switch {

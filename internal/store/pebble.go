@@ -17,6 +17,8 @@ import (
 //	key                  value
 //	0x00 "format"        "hanbeon state store" 0x01 (the version)
 //	0x00 "offset"        int64, big endian: the next changelog offset to restore
+//	0x00 "time"          int64, big endian: when the store last held all that its
+//	                     changelog held, in ms since the epoch; may be missing
 //	0x01 <row key>       int64, big endian: timestamp in ms; then the row's value
 const (
 	prefixMeta = 0x00
@@ -29,6 +31,7 @@ const (
 var (
 	keyFormat = []byte("\x00format")
 	keyOffset = []byte("\x00offset")
+	keyTime   = []byte("\x00time")
 
 	rowsStart = []byte{prefixRow}
 	rowsEnd   = []byte{prefixRow + 1}
@@ -69,8 +72,9 @@ type pebbleBase struct {
 	shared *Shared // own caches to close, or nil
 	cache  *readCache
 
-	changelog int64
-	known     bool
+	changelog  int64
+	known      bool
+	caughtUpAt int64 // ms, 0 if not known
 
 	keyBuf   []byte
 	valueBuf []byte
@@ -113,8 +117,8 @@ func (p *pebbleBase) split(stored []byte) (value []byte, timestampMs int64, err 
 	return stored[8:], int64(binary.BigEndian.Uint64(stored)), nil
 }
 
-func (p *pebbleBase) apply(rows *table, changelogOffset int64) error {
-	return p.write(changelogOffset, func(b *pebble.Batch) {
+func (p *pebbleBase) apply(rows *table, changelogOffset, caughtUpMs int64) error {
+	return p.write(changelogOffset, caughtUpMs, func(b *pebble.Batch) {
 		for i := range rows.rows {
 			r := &rows.rows[i]
 			setRow(b, rows.keyOf(r), rows.valueOf(r), r.timestampMs, r.absent)
@@ -132,7 +136,7 @@ func (p *pebbleBase) apply(rows *table, changelogOffset int64) error {
 }
 
 func (p *pebbleBase) restore(records []task.Record, nextOffset int64) error {
-	return p.write(nextOffset, func(b *pebble.Batch) {
+	return p.write(nextOffset, p.caughtUpAt, func(b *pebble.Batch) {
 		for i := range records {
 			r := &records[i]
 			setRow(b, r.Key, r.Value, r.TimestampMs, r.Value == nil)
@@ -156,8 +160,24 @@ func setRow(b *pebble.Batch, key, value []byte, timestampMs int64, absent bool) 
 	_ = op.Finish()
 }
 
-// write commits one batch with the offset, and then brings the cache up to date.
-func (p *pebbleBase) write(changelogOffset int64, fill func(*pebble.Batch), committed func()) (err error) {
+func (p *pebbleBase) caughtUp(ms int64) error {
+	if !p.known {
+		return nil // nothing was ever restored or committed: there is nothing to miss
+	}
+	return p.write(p.changelog, ms, func(*pebble.Batch) {}, func() {})
+}
+
+func (p *pebbleBase) caughtUpMs() int64 { return p.caughtUpAt }
+
+func setNumber(b *pebble.Batch, key []byte, n int64) {
+	op := b.SetDeferred(len(key), 8)
+	copy(op.Key, key)
+	binary.BigEndian.PutUint64(op.Value, uint64(n))
+	_ = op.Finish() // fails for indexed batches only
+}
+
+// write commits one batch with offset and time, and then brings the cache up to date.
+func (p *pebbleBase) write(changelogOffset, caughtUpMs int64, fill func(*pebble.Batch), committed func()) (err error) {
 	if err := p.damage.get(); err != nil {
 		return err
 	}
@@ -165,9 +185,8 @@ func (p *pebbleBase) write(changelogOffset int64, fill func(*pebble.Batch), comm
 	defer p.catch("commit", &err)
 	b := p.db.NewBatch()
 	fill(b)
-	if err := b.Set(keyOffset, binary.BigEndian.AppendUint64(nil, uint64(changelogOffset)), nil); err != nil {
-		return p.failed("commit", err)
-	}
+	setNumber(b, keyOffset, changelogOffset)
+	setNumber(b, keyTime, caughtUpMs)
 	if err := b.Commit(pebble.NoSync); err != nil {
 		return p.failed("commit", err)
 	}
@@ -178,7 +197,7 @@ func (p *pebbleBase) write(changelogOffset int64, fill func(*pebble.Batch), comm
 	if err := p.damage.get(); err != nil {
 		return p.failed("commit", err)
 	}
-	p.changelog, p.known = changelogOffset, true
+	p.changelog, p.known, p.caughtUpAt = changelogOffset, true, caughtUpMs
 	committed()
 	return nil
 }
@@ -200,7 +219,7 @@ func (p *pebbleBase) wipe() (err error) {
 	}
 	defer p.catch("wipe", &err)
 	b := p.db.NewBatch()
-	if err := errors.Join(b.DeleteRange(rowsStart, rowsEnd, nil), b.Delete(keyOffset, nil)); err != nil {
+	if err := errors.Join(b.DeleteRange(rowsStart, rowsEnd, nil), b.Delete(keyOffset, nil), b.Delete(keyTime, nil)); err != nil {
 		return p.failed("wipe", err)
 	}
 	if err := b.Commit(pebble.NoSync); err != nil {
@@ -210,7 +229,7 @@ func (p *pebbleBase) wipe() (err error) {
 		return p.failed("wipe", err)
 	}
 	p.cache.reset()
-	p.changelog, p.known = 0, false
+	p.changelog, p.known, p.caughtUpAt = 0, false, 0
 	return nil
 }
 

@@ -33,6 +33,11 @@ type Store interface {
 	// Restore applies changelog records directly, with the offset, atomically. A
 	// nil value deletes. The store must not be Dirty.
 	Restore(records []task.Record, nextOffset int64) error
+	// CaughtUp notes that the store holds all that its changelog holds at this
+	// moment, as it does after a restore to the end. Commit notes it too.
+	CaughtUp() error
+	// CaughtUpMs is when that was noted last, in ms since the epoch; 0 if never.
+	CaughtUpMs() int64
 	// Dirty says whether there are uncommitted writes.
 	Dirty() bool
 	// UncommittedBytes is about the memory that uncommitted writes hold.
