@@ -1,43 +1,67 @@
 package broker
 
 import (
-	"context"
-	"fmt"
-	"sync"
+	"strings"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 
-	"github.com/twmb/franz-go/pkg/kerr"
-
+	"github.com/hanbeon/hanbeon/internal/group"
+	"github.com/hanbeon/hanbeon/internal/seglog"
 	"github.com/hanbeon/hanbeon/internal/vfs"
 )
 
-// The first request for a group creates __consumer_offsets. Those that come at
-// the same moment must not find a coordinator that has not started.
-func TestFirstUseOfTheGroupCoordinatorByManyClients(t *testing.T) {
-	for range 20 {
-		b, err := Open(context.Background(), testConfig(vfs.NewMem()))
-		if err != nil {
+// The first request to a coordinator makes its topic, and others may find the
+// topic before that request goes on.
+func TestACoordinatorFoundByAnotherRequestIsReady(t *testing.T) {
+	for range 10 {
+		b := openBroker(t, testConfig(vfs.NewMem()))
+		answered := make(chan bool, 1)
+		go func() {
+			for b.topics.byName(topicOffsets) == nil {
+			}
+			last := b.topics.byName(topicOffsets).Partitions[internalPartitions-1]
+			last.Group(func(t group.Token) group.Command {
+				return group.GroupOffsetFetch{Token: t, Group: "g"}
+			}, func(r group.Reply, _ seglog.LSN) { answered <- r.Token != 0 })
+		}()
+		if _, err := b.topics.internalTopic(topicOffsets); err != nil {
 			t.Fatal(err)
 		}
-		var clients [8]*client
-		for i := range clients {
-			clients[i] = dial(t, b)
+		if !<-answered {
+			t.Fatal("the coordinator does not answer: its shard has stopped")
 		}
-		codes := make([]int16, len(clients))
-		var wg sync.WaitGroup
-		for i, c := range clients {
-			wg.Go(func() {
-				for n := 0; n < 50 && codes[i] == 0; n++ {
-					_, codes[i] = c.committed(fmt.Sprint("g", n), "in", 0)
-				}
-			})
-		}
-		wg.Wait()
-		for i, code := range codes {
-			if code != 0 {
-				t.Fatalf("client %d: %v", i, kerr.ErrorForCode(code))
-			}
-		}
-		b.Crash()
+		b.Close()
 	}
+}
+
+// The goroutine that reserves producer ids writes the whole metadata file. One
+// that outlives Close would write it over that of the next broker.
+func TestCloseWaitsForTheReservationOfProducerIDs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		mem := vfs.NewMem()
+		var held atomic.Bool
+		gate := make(chan struct{})
+		disk := &vfs.Faulty{FS: mem, Hook: func(op vfs.Op) error {
+			if held.Load() && strings.Contains(op.Name, metadataFile) {
+				<-gate
+			}
+			return nil
+		}}
+		b := openBroker(t, testConfig(disk))
+		held.Store(true)
+		for range producerIDBlock - 1 {
+			b.ids.next()
+		}
+		closed := make(chan struct{})
+		go func() { b.Close(); close(closed) }()
+		synctest.Wait()
+		select {
+		case <-closed:
+			t.Error("Close returned while a block is being reserved")
+		default:
+		}
+		close(gate)
+		<-closed
+	})
 }
