@@ -15,22 +15,47 @@ import (
 // the connection's own limit on requests under way.
 type actor struct {
 	mu      sync.Mutex
-	queue   []func()
-	spare   []func() // the slice drained last, used again
+	queue   []task
+	spare   []task // the slice drained last, used again
 	running bool
 	closed  bool
 	wg      *sync.WaitGroup
 	failed  func(error) // a function panicked: an assertion of a core failed
 }
 
+// task is a posted function. refuse, if not nil, is called when run panics.
+type task struct{ run, refuse func() }
+
 // post queues f. It reports false, and drops f, after stop.
-func (a *actor) post(f func()) bool {
+func (a *actor) post(f func()) bool { return a.add(task{run: f}) }
+
+// call queues a command that owes somebody an answer. refuse gives it where run
+// cannot: after stop, on the caller's goroutine, or when run panics. It may be
+// called although run has answered.
+func (a *actor) call(run, refuse func()) {
+	if !a.add(task{run, refuse}) {
+		refuse()
+	}
+}
+
+// once lets the first answer through only.
+func once[T any](done func(T)) func(T) {
+	given := false
+	return func(v T) {
+		if !given {
+			given = true
+			done(v)
+		}
+	}
+}
+
+func (a *actor) add(t task) bool {
 	a.mu.Lock()
 	if a.closed {
 		a.mu.Unlock()
 		return false
 	}
-	a.queue = append(a.queue, f)
+	a.queue = append(a.queue, t)
 	if a.running {
 		a.mu.Unlock()
 		return true
@@ -61,9 +86,9 @@ func (a *actor) run() {
 		work := a.queue
 		a.queue, a.spare = a.spare[:0], nil
 		a.mu.Unlock()
-		for i, f := range work {
-			a.guard(f)
-			work[i] = nil
+		for i := range work {
+			a.guard(work[i])
+			work[i] = task{}
 		}
 		a.mu.Lock()
 		a.spare = work[:0]
@@ -72,11 +97,14 @@ func (a *actor) run() {
 }
 
 // guard keeps a failed assertion inside its shard: the host program lives on.
-func (a *actor) guard(f func()) {
+func (a *actor) guard(t task) {
 	defer func() {
 		if r := recover(); r != nil {
 			a.failed(fmt.Errorf("assertion failed: %v\n%s", r, debug.Stack()))
+			if t.refuse != nil {
+				a.guard(task{run: t.refuse})
+			}
 		}
 	}()
-	f()
+	t.run()
 }

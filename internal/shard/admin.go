@@ -12,42 +12,51 @@ import (
 // DeleteRecords moves the log's start up to offset; -1 is the high watermark.
 // done gets the new start.
 func (p *Partition) DeleteRecords(offset batch.Offset, done func(start batch.Offset, code int16, lsn seglog.LSN)) {
-	if !p.actor.post(func() {
-		if code := p.errCode(); code != 0 {
-			done(-1, code, p.lastLSN)
-			return
-		}
-		hw := p.log.DurableEnd()
-		if offset == -1 {
-			offset = hw
-		}
-		switch {
-		case offset < 0 || offset > hw:
-			done(-1, kerr.OffsetOutOfRange.Code, p.lastLSN)
-		case offset <= p.log.Start():
-			done(p.log.Start(), 0, p.lastLSN)
-		default:
-			lsn, err := p.log.SetStart(offset)
-			if err != nil {
-				p.fail(err)
-				done(-1, p.errCode(), p.lastLSN)
-				return
-			}
-			p.lastLSN = lsn
-			p.prod.SetLogStart(offset)
-			p.publish()
-			done(p.log.Start(), 0, lsn)
-		}
-	}) {
-		done(-1, kerr.NotLeaderForPartition.Code, 0)
+	type answer struct {
+		start batch.Offset
+		code  int16
+		lsn   seglog.LSN
 	}
+	give := once(func(a answer) { done(a.start, a.code, a.lsn) })
+	p.actor.call(func() {
+		start, code := p.deleteRecords(offset)
+		give(answer{start, code, p.lastLSN})
+	}, func() { give(answer{-1, p.refusal(), 0}) })
+}
+
+func (p *Partition) deleteRecords(offset batch.Offset) (start batch.Offset, code int16) {
+	if code := p.errCode(); code != 0 {
+		return -1, code
+	}
+	hw := p.log.DurableEnd()
+	if offset == -1 {
+		offset = hw
+	}
+	switch {
+	case offset < 0 || offset > hw:
+		return -1, kerr.OffsetOutOfRange.Code
+	case offset <= p.log.Start():
+		return p.log.Start(), 0
+	}
+	lsn, err := p.log.SetStart(offset)
+	if err != nil {
+		p.fail(err)
+		return -1, p.errCode()
+	}
+	p.lastLSN = lsn
+	p.prod.SetLogStart(offset)
+	p.publish()
+	return p.log.Start(), 0
 }
 
 // DescribeProducers lists the producers whose state the partition keeps.
 func (p *Partition) DescribeProducers(done func([]prodstate.ActiveProducer, seglog.LSN)) {
-	if !p.actor.post(func() { done(p.prod.Describe(), p.lastLSN) }) {
-		done(nil, 0)
+	type answer struct {
+		all []prodstate.ActiveProducer
+		lsn seglog.LSN
 	}
+	give := once(func(a answer) { done(a.all, a.lsn) })
+	p.actor.call(func() { give(answer{p.prod.Describe(), p.lastLSN}) }, func() { give(answer{}) })
 }
 
 // ExpireProducers forgets producers that were idle for too long.
@@ -62,14 +71,13 @@ func (p *Partition) ExpireProducers() {
 // TopicDeleted drops committed offsets of partitions that are gone. done gets
 // the position that makes it durable.
 func (p *Partition) TopicDeleted(topic string, partitions []int32, done func(seglog.LSN)) {
-	if !p.actor.post(func() {
+	done = once(done)
+	p.actor.call(func() {
 		if p.err == nil {
 			p.decideGroup(group.TopicDeleted{Topic: topic, Partitions: partitions})
 		}
 		done(p.lastLSN)
-	}) {
-		done(0)
-	}
+	}, func() { done(0) })
 }
 
 // forgetDeleted drops the offsets of partitions whose topic was deleted, when a

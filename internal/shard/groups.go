@@ -41,9 +41,10 @@ func groupReply(done func(group.Reply, seglog.LSN)) func(any, seglog.LSN) {
 // v5 and above), then the group's checks of member and generation.
 // fail is called instead of done when the transaction's checks refuse.
 func (p *Partition) TxnOffsetCommit(req *kmsg.TxnOffsetCommitRequest, done func(group.Reply, seglog.LSN), fail func(code int16, lsn seglog.LSN)) {
-	if !p.actor.post(func() { p.txnOffsetCommit(req, 0, done, fail) }) {
-		done(group.Reply{}, 0)
-	}
+	give := once(func(answer func()) { answer() })
+	onceDone := func(r group.Reply, lsn seglog.LSN) { give(func() { done(r, lsn) }) }
+	onceFail := func(code int16, lsn seglog.LSN) { give(func() { fail(code, lsn) }) }
+	p.actor.call(func() { p.txnOffsetCommit(req, 0, onceDone, onceFail) }, func() { onceDone(group.Reply{}, 0) })
 }
 
 func (p *Partition) txnOffsetCommit(req *kmsg.TxnOffsetCommitRequest, token prodstate.Token, done func(group.Reply, seglog.LSN), fail func(int16, seglog.LSN)) {

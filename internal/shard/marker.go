@@ -1,8 +1,6 @@
 package shard
 
 import (
-	"github.com/twmb/franz-go/pkg/kerr"
-
 	"github.com/hanbeon/hanbeon/internal/batch"
 	"github.com/hanbeon/hanbeon/internal/prodstate"
 	"github.com/hanbeon/hanbeon/internal/seglog"
@@ -20,9 +18,15 @@ type Marker struct {
 // WriteMarker appends the marker. done is called exactly once; its position
 // must be durable before a client may hear of it.
 func (p *Partition) WriteMarker(m Marker, done func(code int16, lsn seglog.LSN)) {
-	if !p.actor.post(func() { done(p.writeMarker(m), p.lastLSN) }) {
-		done(kerr.NotLeaderForPartition.Code, 0)
+	type answer struct {
+		code int16
+		lsn  seglog.LSN
 	}
+	give := once(func(a answer) { done(a.code, a.lsn) })
+	p.actor.call(func() {
+		code := p.writeMarker(m)
+		give(answer{code, p.lastLSN})
+	}, func() { give(answer{code: p.refusal()}) })
 }
 
 func (p *Partition) writeMarker(m Marker) int16 {

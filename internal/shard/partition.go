@@ -192,6 +192,15 @@ func (p *Partition) fail(err error) {
 	}
 }
 
+// refusal is the code of a command that the shard did not run, or not to its
+// end. It may be called from any goroutine once the shard is stopped.
+func (p *Partition) refusal() int16 {
+	if p.stopped.Load() {
+		return kerr.NotLeaderForPartition.Code
+	}
+	return p.errCode()
+}
+
 // errCode is the protocol code of the shard's failure, 0 if it has none.
 func (p *Partition) errCode() int16 {
 	switch {

@@ -36,9 +36,10 @@ type ProduceResult struct {
 // Produce appends a batch. done is called exactly once, on some shard's
 // goroutine; it must not block.
 func (p *Partition) Produce(r *Produce, done func(ProduceResult)) {
-	if !p.actor.post(func() { p.produce(r, 0, done) }) {
-		done(ProduceResult{Code: kerr.NotLeaderForPartition.Code, BaseOffset: -1, AppendTimeMs: -1})
-	}
+	done = once(done)
+	p.actor.call(func() { p.produce(r, 0, done) }, func() {
+		done(ProduceResult{Code: p.refusal(), BaseOffset: -1, LogStart: -1, AppendTimeMs: -1})
+	})
 }
 
 func (p *Partition) produce(r *Produce, token prodstate.Token, done func(ProduceResult)) {
@@ -90,9 +91,7 @@ func (p *Partition) produce(r *Produce, token prodstate.Token, done func(Produce
 // coordinator appends, it does so before this partition appends the batch.
 func (p *Partition) verify(id string, pid batch.ProducerID, epoch batch.Epoch, tv2 bool, then func(code int16, lsn seglog.LSN)) {
 	back := func(code int16, lsn seglog.LSN) {
-		if !p.actor.post(func() { then(code, lsn) }) {
-			then(kerr.NotLeaderForPartition.Code, lsn)
-		}
+		p.actor.call(func() { then(code, lsn) }, func() { then(p.refusal(), lsn) })
 	}
 	c := p.env.Coordinator(id)
 	if c == nil {
@@ -199,14 +198,15 @@ func (p *Partition) saveProducers(at batch.Offset) {
 // Save writes a producer snapshot if anything was appended since the last
 // one. done may be nil.
 func (p *Partition) Save(done func()) {
-	if !p.actor.post(func() {
-		if p.err == nil && p.unsavedBytes > 0 {
-			p.saveProducers(p.log.End())
-		}
+	answer := once(func(struct{}) {
 		if done != nil {
 			done()
 		}
-	}) && done != nil {
-		done()
-	}
+	})
+	p.actor.call(func() {
+		if p.err == nil && p.unsavedBytes > 0 {
+			p.saveProducers(p.log.End())
+		}
+		answer(struct{}{})
+	}, func() { answer(struct{}{}) })
 }

@@ -38,16 +38,18 @@ func (p *Partition) Txn(makeCmd func(txn.Token) txn.Command, done func(txn.Reply
 // QueryTxn runs a read of the coordinator's state. done gets false when the
 // coordinator is not available.
 func (p *Partition) QueryTxn(read func(*txn.Machine), done func(ok bool, lsn seglog.LSN)) {
-	if !p.actor.post(func() {
-		if p.coordinatorErr() != 0 {
-			done(false, p.lastLSN)
-			return
-		}
-		read(p.txn)
-		done(true, p.lastLSN)
-	}) {
-		done(false, 0)
+	type answer struct {
+		ok  bool
+		lsn seglog.LSN
 	}
+	give := once(func(a answer) { done(a.ok, a.lsn) })
+	p.actor.call(func() {
+		ok := p.coordinatorErr() == 0
+		if ok {
+			read(p.txn)
+		}
+		give(answer{ok, p.lastLSN})
+	}, func() { give(answer{}) })
 }
 
 func (p *Partition) coordinatorErr() int16 {
