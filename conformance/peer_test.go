@@ -117,16 +117,26 @@ func (p *peer) produce(t *testing.T, topic, lines string, args ...string) {
 	}
 }
 
+// consumeIdleMs is how long the console consumer waits for more before it ends:
+// first a time that is enough on a quiet machine, then one for a busy one.
+var consumeIdleMs = []string{"4000", "40000"}
+
 // consume reads with the console consumer until nothing comes for a while, and
-// returns the lines in the order in which they came.
-func (p *peer) consume(t *testing.T, topic string, args ...string) []string {
+// returns the lines in the order in which they came. Where some must come and
+// none did, it tries again with more patience.
+func (p *peer) consume(t *testing.T, topic string, some bool, args ...string) []string {
 	t.Helper()
-	args = append([]string{"--topic", topic, "--from-beginning", "--timeout-ms", "4000"}, args...)
 	var lines []string
-	for line := range strings.Lines(p.tool(t, "consumer.ConsoleConsumer", args...)) {
-		// The 4.3 client advertises KIP-848 on standard output.
-		if line = strings.TrimSpace(line); line != "" && !strings.HasPrefix(line, "The consumer rebalance protocol (KIP-848)") {
-			lines = append(lines, line)
+	for _, idle := range consumeIdleMs {
+		all := append([]string{"--topic", topic, "--from-beginning", "--timeout-ms", idle}, args...)
+		for line := range strings.Lines(p.tool(t, "consumer.ConsoleConsumer", all...)) {
+			// The 4.3 client advertises KIP-848 on standard output.
+			if line = strings.TrimSpace(line); line != "" && !strings.HasPrefix(line, "The consumer rebalance protocol (KIP-848)") {
+				lines = append(lines, line)
+			}
+		}
+		if len(lines) > 0 || !some {
+			break
 		}
 	}
 	return lines
@@ -142,7 +152,7 @@ func (p *peer) createTopic(t *testing.T, topic string, partitions int) {
 // producer cannot make.
 func (p *peer) transactional(t *testing.T, id string) *kgo.Client {
 	t.Helper()
-	client, err := kgo.NewClient(kgo.SeedBrokers(p.bootstrap), kgo.TransactionalID(id),
+	client, err := kgo.NewClient(kgo.SeedBrokers(p.bootstrap), kgo.TransactionalID(id), kgo.TransactionTimeout(10*time.Minute),
 		kgo.RecordPartitioner(kgo.ManualPartitioner()))
 	if err != nil {
 		t.Fatal(err)

@@ -38,7 +38,7 @@ func TestConsoleProducerAndConsumerInEveryCompression(t *testing.T) {
 		want = append(want, lines...)
 	}
 	for _, level := range []string{"read_committed", "read_uncommitted"} {
-		if got := p.consume(t, topic, "--isolation-level", level); !slices.Equal(got, want) {
+		if got := p.consume(t, topic, true, "--isolation-level", level); !slices.Equal(got, want) {
 			t.Errorf("%s: %q, want %q", level, got, want)
 		}
 	}
@@ -56,18 +56,18 @@ func TestConsoleConsumerSeesOfTransactionsWhatItsIsolationLevelAllows(t *testing
 	p.produce(t, topic, "plain, behind the open transaction\n")
 
 	want := []string{"committed 1", "committed 2", "committed 3"}
-	if got := p.consume(t, topic, "--isolation-level", "read_committed"); !slices.Equal(got, want) {
+	if got := p.consume(t, topic, true, "--isolation-level", "read_committed"); !slices.Equal(got, want) {
 		t.Errorf("read_committed: %q, want %q", got, want)
 	}
 	want = []string{"committed 1", "committed 2", "aborted", "committed 3", "open", "plain, behind the open transaction"}
-	if got := p.consume(t, topic, "--isolation-level", "read_uncommitted"); !slices.Equal(got, want) {
+	if got := p.consume(t, topic, true, "--isolation-level", "read_uncommitted"); !slices.Equal(got, want) {
 		t.Errorf("read_uncommitted: %q, want %q", got, want)
 	}
 	if err := client.EndTransaction(t.Context(), abort); err != nil {
 		t.Fatal(err)
 	}
 	want = []string{"committed 1", "committed 2", "committed 3", "plain, behind the open transaction"}
-	if got := p.consume(t, topic, "--isolation-level", "read_committed"); !slices.Equal(got, want) {
+	if got := p.consume(t, topic, true, "--isolation-level", "read_committed"); !slices.Equal(got, want) {
 		t.Errorf("read_committed after the abort: %q, want %q", got, want)
 	}
 }
@@ -77,18 +77,18 @@ func TestKafkaConsumerGroupsListsDescribesAndResets(t *testing.T) {
 	topic, group := name(t, "topic"), name(t, "group")
 	p.createTopic(t, topic, 2)
 	p.produce(t, topic, "one\ntwo\nthree\nfour\n")
-	if got := p.consume(t, topic, "--group", group); len(got) != 4 {
+	if got := p.consume(t, topic, true, "--group", group); len(got) != 4 {
 		t.Fatalf("consumed %q, want 4 lines", got)
 	}
 	mustContain(t, p.tool(t, "consumer.group.ConsumerGroupCommand", "--list"), group)
 	mustContain(t, p.tool(t, "consumer.group.ConsumerGroupCommand", "--describe", "--group", group), topic)
 	mustContain(t, p.tool(t, "consumer.group.ConsumerGroupCommand", "--describe", "--group", group, "--state"), "Empty")
 
-	if got := p.consume(t, topic, "--group", group); len(got) != 0 {
+	if got := p.consume(t, topic, false, "--group", group); len(got) != 0 {
 		t.Errorf("consumed again from the committed offsets: %q, want nothing", got)
 	}
 	p.tool(t, "consumer.group.ConsumerGroupCommand", "--reset-offsets", "--group", group, "--topic", topic, "--to-earliest", "--execute")
-	if got := p.consume(t, topic, "--group", group); len(got) != 4 {
+	if got := p.consume(t, topic, true, "--group", group); len(got) != 4 {
 		t.Errorf("consumed after the reset: %q, want 4 lines", got)
 	}
 }
@@ -134,7 +134,7 @@ func TestKafkaGetOffsetsAndDeleteRecords(t *testing.T) {
 	path := writeFile(t, `{"partitions":[{"topic":"`+topic+`","partition":0,"offset":2}],"version":1}`)
 	mustContain(t, p.tool(t, "DeleteRecordsCommand", "--offset-json-file", path), "low_watermark: 2")
 	mustContain(t, p.tool(t, "GetOffsetShell", "--topic", topic, "--time", "-2"), topic+":0:2")
-	if got := p.consume(t, topic); !slices.Equal(got, []string{"three"}) {
+	if got := p.consume(t, topic, true); !slices.Equal(got, []string{"three"}) {
 		t.Errorf("left after the deletion: %q, want %q", got, "three")
 	}
 }
