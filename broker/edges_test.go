@@ -198,3 +198,32 @@ func TestDescribeConfigsNamesWhereADefaultComesFrom(t *testing.T) {
 		t.Errorf("synonyms %v, want %s", got, want)
 	}
 }
+
+func TestOffsetDeleteForgetsTheOffsetsNamed(t *testing.T) {
+	c := edgeClient(t)
+	c.createTopic("t", 2)
+	commit := kmsg.NewPtrOffsetCommitRequest()
+	commit.Version, commit.Group, commit.Generation = 8, "g", -1
+	topic := kmsg.NewOffsetCommitRequestTopic()
+	topic.Topic = "t"
+	for i := range int32(2) {
+		topic.Partitions = append(topic.Partitions, kmsg.OffsetCommitRequestTopicPartition{Partition: i, Offset: 5, LeaderEpoch: -1})
+	}
+	commit.Topics = append(commit.Topics, topic)
+	wantCode(t, "commit", call[*kmsg.OffsetCommitResponse](c, commit).Topics[0].Partitions[0].ErrorCode, nil)
+
+	req := kmsg.NewPtrOffsetDeleteRequest()
+	req.Group = "g"
+	req.Topics = []kmsg.OffsetDeleteRequestTopic{{Topic: "t", Partitions: []kmsg.OffsetDeleteRequestTopicPartition{{Partition: 0}, {Partition: 7}}}}
+	resp := call[*kmsg.OffsetDeleteResponse](c, req)
+	wantCode(t, "delete", resp.ErrorCode, nil)
+	wantCode(t, "partition 0", resp.Topics[0].Partitions[0].ErrorCode, nil)
+	wantCode(t, "partition 7", resp.Topics[0].Partitions[1].ErrorCode, kerr.UnknownTopicOrPartition)
+	for partition, want := range []int64{-1, 5} {
+		if offset, _ := c.committed("g", "t", int32(partition)); offset != want {
+			t.Errorf("partition %d: offset %d, want %d", partition, offset, want)
+		}
+	}
+	req.Group = "none"
+	wantCode(t, "no such group", call[*kmsg.OffsetDeleteResponse](c, req).ErrorCode, kerr.GroupIDNotFound)
+}

@@ -5,9 +5,28 @@ package replies_test
 import (
 	"strings"
 	"testing"
+
+	"github.com/hanbeon/hanbeon/broker"
 )
 
 // The comparison itself must see what it is there for.
+
+func TestControlNoGenerationCheckIsSeen(t *testing.T) {
+	kafka, ours := startPeers(t, broker.Faults{NoGenerationCheck: true})
+	seen := 0
+	for _, sc := range offsetScenarios {
+		if sc.name != "TxnOffsetCommit: who may commit" {
+			continue
+		}
+		k, o := runOn(kafka, sc), runOn(ours, sc)
+		for i, st := range k().steps {
+			seen += len(unexpected(st, o().steps[i]))
+		}
+	}
+	if seen == 0 {
+		t.Error("a broker that takes offsets of any generation is not told from Kafka")
+	}
+}
 
 func TestComparisonSeesDifferences(t *testing.T) {
 	kafka := []line{{"Topics", "1 entries"}, {"Topics[t].ErrorCode", "0"}, {"Gone", "1"}}

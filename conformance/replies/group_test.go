@@ -56,7 +56,7 @@ var groupScenarios = []scenario{
 	{"JoinGroup: a member id that was handed out", func(s *script) {
 		g := s.name("g")
 		r := typed[*kmsg.JoinGroupResponse](s.do(joinRequest(4, stranger(g), "range")))
-		s.do(describeGroups(5, g))
+		s.groupIn(g, "Empty", 0)
 		s.heartbeat(4, member{group: g, id: r.MemberID, generation: 0})
 		s.do(syncRequest(3, member{group: g, id: r.MemberID, generation: 0}))
 		s.do(leaveRequest(4, g, member{id: r.MemberID}))

@@ -4,6 +4,7 @@ package replies_test
 
 import (
 	"slices"
+	"strings"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
@@ -21,13 +22,19 @@ func stranger(group string) member { return member{group: group, generation: -1}
 
 func (m member) at(generation int32) member { m.generation = generation; return m }
 
+// suffix is what makes the names of the script its own.
+func (m member) suffix() string {
+	_, rest, _ := strings.Cut(m.group, "-")
+	return "-" + rest
+}
+
 func joinRequest(version int16, m member, protocols ...string) *kmsg.JoinGroupRequest {
 	req := kmsg.NewPtrJoinGroupRequest()
 	req.Version, req.Group, req.MemberID, req.InstanceID = version, m.group, m.id, m.instance
 	req.SessionTimeoutMillis, req.RebalanceTimeoutMillis, req.ProtocolType = 30_000, 30_000, "consumer"
 	for _, name := range protocols {
 		p := kmsg.NewJoinGroupRequestProtocol()
-		p.Name, p.Metadata = name, subscription()
+		p.Name, p.Metadata = name, subscription("subscribed"+m.suffix())
 		req.Protocols = append(req.Protocols, p)
 	}
 	return req
@@ -35,9 +42,9 @@ func joinRequest(version int16, m member, protocols ...string) *kmsg.JoinGroupRe
 
 // subscription is a consumer's metadata: Kafka reads it, and never answers a
 // JoinGroup whose metadata it cannot read.
-func subscription() []byte {
+func subscription(topic string) []byte {
 	m := kmsg.NewConsumerMemberMetadata()
-	m.Topics = []string{"subscribed"}
+	m.Topics = []string{topic}
 	return m.AppendTo(nil)
 }
 

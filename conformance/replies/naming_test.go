@@ -228,7 +228,8 @@ func (n *naming) slice(out *[]line, path, name string, v reflect.Value) {
 
 // entries gives each entry of a list a key: what identifies it, and a number
 // if there are several. Kafka's own order is often that of a hash table, so the
-// list is put in the order of the keys. Ids that were made up cannot decide.
+// list is put in the order of the keys. Ids that were made up cannot decide,
+// unless they have been seen before.
 func (n *naming) entries(v reflect.Value) (keys []string, sorted []reflect.Value) {
 	type entry struct {
 		order, key string
@@ -252,6 +253,10 @@ func (n *naming) entries(v reflect.Value) (keys []string, sorted []reflect.Value
 				}
 			case name == "MemberID" && len(f.String()) > 36: // made of the client's name and a UUID
 				e.order += f.String()[:len(f.String())-36]
+			case name == "ProducerID":
+				if number := n.numbers["producer"][fmt.Sprint(f.Int())]; number > 0 { // seen before
+					e.order += fmt.Sprintf("%05d ", number)
+				}
 			case name == "Partition", name == "ApiKey":
 				e.key = fmt.Sprint(f.Int())
 				e.order = fmt.Sprintf("%010d", f.Int()+1)

@@ -201,6 +201,24 @@ var offsetScenarios = []scenario{
 		req.Topics[0].Partitions[0].Metadata = kmsg.StringPtr(strings.Repeat("m", 4097))
 		s.do(req)
 	}},
+	{"OffsetDelete", func(s *script) {
+		t, subscribed, none := s.topic("t", 2), s.topic("subscribed", 1), s.missingTopic("none")
+		g, k := stranger(s.name("g")), stranger(s.name("k"))
+		s.do(commitRequest(8, g, at{t, 0, 1}, at{t, 1, 2}))
+		s.do(offsetDelete(s.name("nobody"), t.at(0, nil)))
+		s.do(offsetDelete("", t.at(0, nil)))
+		s.do(offsetDelete(g.group, t.at(0, nil), t.at(9, nil), none.at(0, nil)))
+		s.do(offsetDelete(g.group, none.at(0, nil)))
+		s.do(offsetDelete(s.name("nobody"), none.at(0, nil)))
+		s.do(offsetDelete(g.group))
+		s.do(committed(8, g.group, true))
+		// A group with members: what they read stays.
+		m, _ := s.client("a").join(9, k, "range")
+		s.do(syncRequest(5, m, m.id, "all"))
+		s.do(commitRequest(8, m, at{t, 0, 1}, at{subscribed, 0, 2}))
+		s.do(offsetDelete(k.group, t.at(0, nil), subscribed.at(0, nil)))
+		s.do(committed(8, k.group, true))
+	}},
 	{"DeleteGroups: with offsets, pending offsets, members", func(s *script) {
 		t := s.topic("t", 1)
 		p := s.transactional("x")
@@ -218,6 +236,20 @@ var offsetScenarios = []scenario{
 		s.do(committed(8, h.group, true, at{t, 0, 0}))
 		s.do(deleteGroups(2, g.group, g.group))
 	}},
+}
+
+func offsetDelete(group string, parts ...part) *kmsg.OffsetDeleteRequest {
+	req := kmsg.NewPtrOffsetDeleteRequest()
+	req.Group = group
+	for name, partitions := range byTopic(parts) {
+		t := kmsg.NewOffsetDeleteRequestTopic()
+		t.Topic = name
+		for _, p := range partitions {
+			t.Partitions = append(t.Partitions, kmsg.OffsetDeleteRequestTopicPartition{Partition: p})
+		}
+		req.Topics = append(req.Topics, t)
+	}
+	return req
 }
 
 func deleteGroups(version int16, groups ...string) *kmsg.DeleteGroupsRequest {

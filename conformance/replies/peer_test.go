@@ -24,14 +24,14 @@ type peer struct {
 }
 
 // startPeers finds the Kafka node and starts a broker of our own, and waits
-// until both are ready.
-func startPeers(t *testing.T) (kafka, ours *peer) {
+// until both are ready. Faults are for the control only.
+func startPeers(t *testing.T, faults broker.Faults) (kafka, ours *peer) {
 	t.Helper()
 	addr := os.Getenv("HANBEON_KAFKA")
 	if addr == "" {
 		t.Fatal("HANBEON_KAFKA must name an Apache Kafka node, HOST:PORT (make conformance-replies starts one)")
 	}
-	b, err := broker.Open(t.Context(), broker.Config{Dir: t.TempDir(), Listen: "127.0.0.1:0", DisableAutoCreateTopics: true})
+	b, err := broker.Open(t.Context(), broker.Config{Dir: t.TempDir(), Listen: "127.0.0.1:0", DisableAutoCreateTopics: true, Faults: faults})
 	if err != nil {
 		t.Fatal(err)
 	}

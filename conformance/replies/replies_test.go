@@ -24,6 +24,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/hanbeon/hanbeon/broker"
 )
 
 // scenario is one script; it gets names of its own, so that scenarios do not
@@ -36,7 +38,7 @@ type scenario struct {
 var verbose = flag.Bool("steps", false, "print every step with Kafka's reply")
 
 func TestReplies(t *testing.T) {
-	kafka, ours := startPeers(t)
+	kafka, ours := startPeers(t, broker.Faults{})
 	// Kafka verifies the transactions of several requests together, and maps the
 	// answer for all of them as the first one's version wants it.
 	for _, sc := range verificationScenarios {

@@ -55,7 +55,7 @@ func frame(key, version int16, body []byte) []byte {
 // apiVersions compares the rows of the requests that ours serves: what it does
 // not serve is listed in docs/compatibility.md.
 func apiVersions(s *script) {
-	served := []int16{0, 1, 2, 3, 8, 9, 10, 11, 12, 13, 14, 15, 16, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 32, 42, 60, 61, 65, 66, 75}
+	served := []int16{0, 1, 2, 3, 8, 9, 10, 11, 12, 13, 14, 15, 16, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 32, 42, 47, 60, 61, 65, 66, 75}
 	for _, v := range []int16{0, 1, 2, 3, 4, 5, 99} {
 		req := kmsg.NewPtrApiVersionsRequest()
 		req.Version, req.ClientSoftwareName, req.ClientSoftwareVersion = v, "conformance", "1"
