@@ -127,7 +127,7 @@ var runBy = map[string][2]string{
 	"go run ./cmd/hanbeon demo --brokers 127.0.0.1:9092":             {"Makefile", "go run ./cmd/hanbeon demo --brokers"},
 	"go run ./cmd/hanbeon broker --dir data --listen 127.0.0.1:9092": {"cmd/hanbeon/main_test.go", `"broker", "--dir", dir, "--listen"`},
 	"go test ./...":       {".ci/run", "go test ./...\n"},
-	"go test -race ./...": {".ci/run", "go test -race ./...\n"},
+	"go test -race ./...": {".ci/run", "go test -race -timeout"},
 	"bash .ci/run":        {".ci/run", "bash .ci/run"},
 	"make lint":           {".ci/run", "make --no-print-directory lint"},
 	"make fuzz":           {"Makefile", ".ci/fuzz"},
