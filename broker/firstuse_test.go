@@ -6,6 +6,8 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"github.com/twmb/franz-go/pkg/kerr"
+
 	"github.com/hanbeon/hanbeon/internal/group"
 	"github.com/hanbeon/hanbeon/internal/seglog"
 	"github.com/hanbeon/hanbeon/internal/vfs"
@@ -64,4 +66,22 @@ func TestCloseWaitsForTheReservationOfProducerIDs(t *testing.T) {
 		close(gate)
 		<-closed
 	})
+}
+
+// A flexible request can carry a longer string than a record of
+// __transaction_state can.
+func TestATransactionalIDTooLongForARecordIsRefused(t *testing.T) {
+	b := openBroker(t, testConfig(vfs.NewMem()))
+	c := dial(t, b)
+	for _, n := range []int{32_767, 32_768, 40_000, 65_536, 65_541} {
+		id := strings.Repeat("x", n)
+		_, code := c.tryInit(id)
+		if n <= 32_767 {
+			wantCode(t, "init with a long id", code, nil)
+			continue
+		}
+		wantCode(t, "init with an id that is too long", code, kerr.InvalidRequest)
+		_, code = c.tryInit(id)
+		wantCode(t, "init once more", code, kerr.InvalidRequest)
+	}
 }

@@ -44,6 +44,10 @@ func (m *Machine) decideInit(eff *Effects, nowMs int64, c Init) {
 	}
 }
 
+// maxIDBytes is the longest string that a record's key can hold; a flexible
+// request can carry a longer one.
+const maxIDBytes = 32767
+
 // validateInit checks the request by itself.
 func (m *Machine) validateInit(c Init) (code int16, message string) {
 	switch {
@@ -51,6 +55,8 @@ func (m *Machine) validateInit(c Init) (code int16, message string) {
 		return codeInvalidRequest, "producer id and epoch must both be given or both be absent"
 	case c.TransactionalID == "":
 		return codeInvalidRequest, "transactional id is empty"
+	case len(c.TransactionalID) > maxIDBytes:
+		return codeInvalidRequest, fmt.Sprintf("transactional id of %d bytes: the limit is %d", len(c.TransactionalID), maxIDBytes)
 	case c.Enable2PC:
 		return codeTransactionalIDAuth, "two-phase commit is not enabled"
 	case c.KeepPrepared:
