@@ -178,7 +178,7 @@ func (w *worker) resolveStarts(ctx context.Context, tasks []*activeTask, offsets
 			_, known := t.start[tp.Topic]
 			switch {
 			case offsets[tp].Offset >= 0 || known:
-			case w.opts.StartAtLatest && !t.isRepartition(tp.Topic):
+			case w.fromEnd(t, tp):
 				fromEnd = append(fromEnd, tp)
 			default:
 				fromStart = append(fromStart, tp)
@@ -206,13 +206,19 @@ func (w *worker) resolveStarts(ctx context.Context, tasks []*activeTask, offsets
 				delete(t.chosen, tp.Topic)
 			} else if first, ok := listed[tp]; ok {
 				t.start[tp.Topic] = first
-				if w.opts.StartAtLatest && !t.isRepartition(tp.Topic) {
+				if w.fromEnd(t, tp) {
 					t.chosen[tp.Topic] = true
 				}
 			}
 		}
 	}
 	return nil
+}
+
+// fromEnd says whether a partition without a committed offset is read from its end
+// on. One that is newer than the application holds nothing older than it.
+func (w *worker) fromEnd(t *activeTask, tp batch.TopicPartition) bool {
+	return w.opts.StartAtLatest && !t.isRepartition(tp.Topic) && tp.Partition < w.app.layout.partitions[tp.Topic]
 }
 
 // restoreRun is a restore under way; it owns the task's stores until done.

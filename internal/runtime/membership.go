@@ -2,6 +2,7 @@ package runtime
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"time"
 
@@ -36,9 +37,13 @@ func (w *worker) onAssigned(_ context.Context, cl *kgo.Client, added map[string]
 		}
 		for _, p := range added[topic] {
 			id := task.ID{Subtopology: sub.ID, Partition: p}
-			if w.taskByID(id) == nil {
+			t := w.taskByID(id)
+			if t != nil && !slices.Contains(t.partitions, batch.TopicPartition{Topic: topic, Partition: p}) {
+				w.fatal = fmt.Errorf("task %s has begun without %s/%d, which is new: restart the application: %w", id, topic, p, ErrPartitionCount)
+			}
+			if t == nil {
 				w.tasks = append(w.tasks, &activeTask{
-					id: id, sub: sub, partitions: w.partitionsOf(sub, p),
+					id: id, sub: sub, partitions: w.partitionsOf(sub, p, added),
 					stale: true, openSince: time.Now(), start: make(map[string]int64), chosen: make(map[string]bool),
 				})
 			}

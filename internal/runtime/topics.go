@@ -19,7 +19,8 @@ var (
 	// does not exist.
 	ErrMissingTopic = errors.New("topic does not exist")
 	// ErrPartitionCount says that an internal topic has another number of
-	// partitions than the topology needs.
+	// partitions than the topology needs, or that a source topic has got more
+	// partitions than the application can take up without a restart.
 	ErrPartitionCount = errors.New("internal topic has the wrong number of partitions")
 )
 

@@ -560,11 +560,12 @@ func (w *worker) taskOf(topic string, partition int32) *activeTask {
 	return nil
 }
 
-// partitionsOf lists the source partitions of a task.
-func (w *worker) partitionsOf(sub *task.Subtopology, partition int32) []batch.TopicPartition {
+// partitionsOf lists the source partitions of a task: those that were there at the
+// start, and those that a topic has got since, which are among the added.
+func (w *worker) partitionsOf(sub *task.Subtopology, partition int32, added map[string][]int32) []batch.TopicPartition {
 	var out []batch.TopicPartition
 	for _, s := range sub.Sources {
-		if partition < w.app.layout.partitions[s.Topic] {
+		if partition < w.app.layout.partitions[s.Topic] || slices.Contains(added[s.Topic], partition) {
 			out = append(out, batch.TopicPartition{Topic: s.Topic, Partition: partition})
 		}
 	}
