@@ -21,6 +21,8 @@ import (
 // whatever else is under way.
 
 // decompressedMax bounds what one batch may expand to while it is checked.
+// Broker.inflating bounds how many do so at a time: it is work for the
+// processor, so more at once would only take more memory.
 const decompressedMax = 256 << 20
 
 // produceCall collects the partitions' answers to one request.
@@ -109,6 +111,10 @@ func (b *Broker) produceOne(c *produceCall, i, j int, parsed *parsedBatch) {
 	if isInternal(t.Name) {
 		c.refuse(i, j, kerr.InvalidTopicException.Code, "internal topics are written by the broker only")
 		return
+	}
+	if parsed.err != nil || parsed.header.Codec() != 0 || t.conf.codec != batch.KeepCodec {
+		b.inflating <- struct{}{}
+		defer func() { <-b.inflating }()
 	}
 	h, invalid := batch.Validate(rp.Records, batch.ValidateOptions{
 		NowMs: time.Now().UnixMilli(), BeforeMaxMs: t.conf.beforeMaxMs, AfterMaxMs: t.conf.afterMaxMs,

@@ -16,6 +16,7 @@ import (
 	"io"
 	"net"
 	"path/filepath"
+	"runtime"
 	"sync"
 	"time"
 
@@ -37,6 +38,8 @@ type Broker struct {
 	topics topics
 	lock   io.Closer
 	ids    *idBlocks
+	// inflating holds a token for each batch that is being decompressed.
+	inflating chan struct{}
 
 	ctx    context.Context
 	cancel context.CancelCauseFunc
@@ -64,7 +67,7 @@ func Open(ctx context.Context, cfg Config) (*Broker, error) {
 	if cfg.Dir == "" {
 		return nil, errors.New("open broker: Config.Dir is empty; name a directory for its data")
 	}
-	b := &Broker{cfg: cfg, apis: servedAPIs()}
+	b := &Broker{cfg: cfg, apis: servedAPIs(), inflating: make(chan struct{}, runtime.GOMAXPROCS(0))}
 	b.topics.b = b
 	b.ctx, b.cancel = context.WithCancelCause(context.Background())
 	if err := b.open(ctx); err != nil {

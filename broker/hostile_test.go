@@ -15,6 +15,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/hanbeon/hanbeon/internal/batch"
 	"github.com/hanbeon/hanbeon/internal/vfs"
 )
 
@@ -282,6 +283,37 @@ func TestAProduceRequestOfManyEmptyPartitionsTakesLittleMemory(t *testing.T) {
 			t.Errorf("%s: a request of %d MiB took %d MiB", name, len(body)>>20, grown>>20)
 		}
 	}
+}
+
+// A batch of a kilobyte may expand to decompressedMax while it is checked.
+func TestBatchesAreDecompressedOnlySoManyAtATime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := openBroker(t, testConfig(vfs.NewMem()))
+		defer b.Close()
+		c := dial(t, b)
+		c.createTopic("in", 1)
+		p := c.init("")
+		var build batch.Builder // of zstd
+		build.Reset(batch.BuilderOptions{ProducerID: batch.ProducerID(p.pid), Attributes: 4, BaseTimestampMs: 1000})
+		build.Append(1000, nil, make([]byte, 1<<10), nil)
+		req := p.produceRequest("in", 0, build.Build(nil))
+		for range cap(b.inflating) {
+			b.inflating <- struct{}{}
+		}
+		if err := c.send(req); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		if end := b.partition("in", 0).LogEnd(); end != 0 {
+			t.Error("one batch more is decompressed than there may be")
+		}
+		<-b.inflating
+		resp, err := c.receive(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		wantCode(t, "produce", resp.(*kmsg.ProduceResponse).Topics[0].Partitions[0].ErrorCode, nil)
+	})
 }
 
 // The count of requests under way is bounded, and so are their bytes: both are
