@@ -52,7 +52,9 @@ type Materialized[K, V any] struct {
 	// InMemory keeps the store in memory instead of on disk.
 	InMemory bool
 	// NoChangelog leaves out the changelog topic: the store's contents are lost
-	// with its directory, and do not follow a task to another instance.
+	// with its directory, and do not follow a task to another instance. A crash
+	// may take the newest changes of such a store although their input is
+	// committed: it is not exactly-once.
 	NoChangelog bool
 }
 

@@ -43,18 +43,25 @@ func (w *worker) advance(ctx context.Context) error {
 	if err := w.loadOffsets(ctx); err != nil {
 		return err
 	}
+	var ready []*activeTask
 	for _, t := range w.tasks {
 		if t.stage == stageRestore {
-			if err := w.restoreTask(ctx, t); err != nil {
+			restored, err := w.restoreTask(ctx, t)
+			if err != nil {
 				return err
+			}
+			if restored {
+				ready = append(ready, t)
 			}
 		}
 	}
+	w.startTasks(ready)
 	return nil
 }
 
-// storeWait bounds how long a task waits for a store that is still open
-// elsewhere: another worker of this process may just be closing it.
+// storeWait is after how long a task that waits for a store says so. Since the
+// state directory is locked, the store is open in another worker of this process,
+// which closes it when it hears that the task was taken from it.
 const storeWait = 30 * time.Second
 
 func (w *worker) openTask(t *activeTask) error {
@@ -63,8 +70,12 @@ func (w *worker) openTask(t *activeTask) error {
 		return nil
 	}
 	err := w.openStores(t)
-	if errors.Is(err, store.ErrLocked) && now.Sub(t.openSince) < storeWait {
+	if errors.Is(err, store.ErrLocked) {
 		t.retryAt = now.Add(20 * time.Millisecond)
+		if now.Sub(t.openSince) > storeWait {
+			t.openSince = now
+			w.log.Warn("a task waits for another worker to close its store", "task", t.id, "err", err)
+		}
 		return nil
 	}
 	if err != nil {
@@ -228,8 +239,8 @@ type restoreRun struct {
 	err    error // after done
 }
 
-// restoreTask starts the task's restore, or lets the task run when it is done.
-func (w *worker) restoreTask(ctx context.Context, t *activeTask) error {
+// restoreTask starts the task's restore, or says that the task is ready to run.
+func (w *worker) restoreTask(ctx context.Context, t *activeTask) (ready bool, err error) {
 	if t.restore == nil && t.stale && slices.ContainsFunc(t.stores, func(s *activeStore) bool { return s.changelog != nil }) {
 		w.startRestore(ctx, t)
 	}
@@ -237,35 +248,45 @@ func (w *worker) restoreTask(ctx context.Context, t *activeTask) error {
 		select {
 		case <-t.restore.done:
 		default:
-			return nil
+			return false, nil
 		}
 		err := t.restore.err
 		t.restore = nil
 		if err != nil && transient(err) {
 			w.log.Warn("restore failed; trying again", "task", t.id, "err", err)
-			return nil
+			return false, nil
 		}
 		if err != nil {
-			return fmt.Errorf("task %s: %w", t.id, err)
+			return false, fmt.Errorf("task %s: %w", t.id, err)
 		}
 	}
 	t.stale = false
-	w.startTask(t)
-	return nil
+	return true, nil
 }
 
-// startTask seeks the consumer to the task's start and lets records flow.
-func (w *worker) startTask(t *activeTask) {
-	seek := make(map[string]map[int32]kgo.EpochOffset)
-	for _, tp := range t.partitions {
-		offset := t.start[tp.Topic]
-		t.task.SetPosition(tp.Topic, offset)
-		seek[tp.Topic] = map[int32]kgo.EpochOffset{tp.Partition: {Epoch: -1, Offset: offset}}
+// startTasks seeks the consumer to the tasks' starts and lets records flow. All
+// seek at once: a seek ends every fetch that is under way.
+func (w *worker) startTasks(tasks []*activeTask) {
+	if len(tasks) == 0 {
+		return
+	}
+	seek, resume := make(map[string]map[int32]kgo.EpochOffset), make(map[string][]int32)
+	for _, t := range tasks {
+		for _, tp := range t.partitions {
+			offset := t.start[tp.Topic]
+			t.task.SetPosition(tp.Topic, offset)
+			if seek[tp.Topic] == nil {
+				seek[tp.Topic] = make(map[int32]kgo.EpochOffset)
+			}
+			seek[tp.Topic][tp.Partition] = kgo.EpochOffset{Epoch: -1, Offset: offset}
+			resume[tp.Topic] = append(resume[tp.Topic], tp.Partition)
+		}
+		t.stage = stageRunning
+		w.log.Info("task runs", "task", t.id, "from", t.start)
 	}
 	w.consumer.SetOffsets(seek)
-	w.consumer.ResumeFetchPartitions(t.topicPartitions())
-	t.stage = stageRunning
-	w.log.Info("task runs", "task", t.id, "from", t.start)
+	w.consumer.ResumeFetchPartitions(resume)
+	w.seekedAt = time.Now()
 	w.countTasks()
 }
 

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io/fs"
 	"math/rand/v2"
 	"strings"
 	"sync/atomic"
@@ -46,6 +47,19 @@ func TestFullDiskIsAnErrorAndNotTheEndOfTheProgram(t *testing.T) {
 			after := disk.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: 100, RNG: rand.New(rand.NewPCG(1, 1))})
 			checkWholeCommit(t, after)
 		})
+	}
+}
+
+// Whoever waits for a store that is in use would wait for ever.
+func TestLockFileThatCannotBeMadeIsNotTakenForAStoreInUse(t *testing.T) {
+	full := errorfs.Wrap(vfs.NewMem(), errorfs.InjectorFunc(func(op errorfs.Op) error {
+		if strings.HasSuffix(op.Path, "LOCK") {
+			return &fs.PathError{Op: "open", Path: op.Path, Err: syscall.ENOSPC}
+		}
+		return nil
+	}))
+	if _, err := OpenPebble("store", PebbleOptions{FS: full}); errors.Is(err, ErrLocked) || !errors.Is(err, syscall.ENOSPC) {
+		t.Errorf("got %v, want ENOSPC and not ErrLocked", err)
 	}
 }
 

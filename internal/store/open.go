@@ -54,7 +54,8 @@ func OpenPebble(dir string, opts PebbleOptions) (s Store, err error) {
 	}
 	lock, err := pebble.LockDirectory(dir, filesystem)
 	if err != nil {
-		if errors.Is(err, fs.ErrPermission) {
+		// A lock file that cannot be made is no sign of another user.
+		if path := (*fs.PathError)(nil); errors.Is(err, fs.ErrPermission) || errors.As(err, &path) {
 			return nil, fmt.Errorf("open state store %s: %w", dir, err)
 		}
 		return nil, fmt.Errorf("%w: %s: %w; stop the other process, or give this one another state directory", ErrLocked, dir, err)
