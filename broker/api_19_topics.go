@@ -17,8 +17,12 @@ func (b *Broker) createTopics(r *request) reply {
 	req := r.Request.(*kmsg.CreateTopicsRequest)
 	resp := req.ResponseKind().(*kmsg.CreateTopicsResponse)
 	count := map[string]int{}
+	total := int64(0)
 	for _, t := range req.Topics {
 		count[t.Topic]++
+		if n, code, _ := b.wantedPartitions(t); code == 0 {
+			total += int64(n)
+		}
 	}
 	done := map[string]bool{}
 	for _, t := range req.Topics {
@@ -29,7 +33,10 @@ func (b *Broker) createTopics(r *request) reply {
 		out := kmsg.NewCreateTopicsResponseTopic()
 		out.Topic, out.NumPartitions, out.ReplicationFactor = t.Topic, -1, -1
 		code, msg := kerr.InvalidRequest.Code, "the topic is named more than once in the request"
-		if count[t.Topic] == 1 {
+		switch {
+		case total > int64(b.cfg.PartitionsMax): // as Kafka, for all of them
+			code, msg = kerr.PolicyViolation.Code, fmt.Sprintf("%d partitions in one request: the limit is %d (PartitionsMax)", total, b.cfg.PartitionsMax)
+		case count[t.Topic] == 1:
 			code, msg = b.createOne(req, t, &out)
 		}
 		if out.ErrorCode = code; code != 0 {

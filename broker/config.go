@@ -63,7 +63,8 @@ type Config struct {
 	DisableAutoCreateTopics bool
 	// Partitions of a topic created without a count [num.partitions]; default 1.
 	Partitions int32
-	// PartitionsMax bounds the partitions of one topic; default 10,000.
+	// PartitionsMax bounds the partitions of one topic, and of all topics of
+	// one CreateTopics; default 10,000.
 	PartitionsMax int32
 
 	// SegmentBytes is the size at which a log starts a new segment

@@ -350,3 +350,26 @@ func TestPipelinedProduceIsBoundedByItsBytes(t *testing.T) {
 		}
 	})
 }
+
+func TestOneRequestCreatesOnlySoManyPartitions(t *testing.T) {
+	cfg := testConfig(vfs.NewMem())
+	cfg.PartitionsMax = 10
+	b := openBroker(t, cfg)
+	c := dial(t, b)
+	for _, n := range []int32{5, 6} {
+		req := kmsg.NewPtrCreateTopicsRequest()
+		for _, name := range []string{"a", "b"} {
+			rt := kmsg.NewCreateTopicsRequestTopic()
+			rt.Topic, rt.NumPartitions, rt.ReplicationFactor = name, n, 1
+			req.Topics = append(req.Topics, rt)
+		}
+		req.ValidateOnly = true
+		for _, got := range call[*kmsg.CreateTopicsResponse](c, req).Topics {
+			var want *kerr.Error
+			if 2*n > cfg.PartitionsMax {
+				want = kerr.PolicyViolation
+			}
+			wantCode(t, got.Topic, got.ErrorCode, want)
+		}
+	}
+}
