@@ -86,7 +86,7 @@ func (c *chaos) run() {
 		i.stop()
 	}
 	c.mustBeExact()
-	if aborts == 0 || c.cuts.Load() == 0 {
+	if aborts == 0 || c.done["lose messages"] > 2 && c.cuts.Load() == 0 {
 		c.t.Errorf("after %v nothing was aborted (%d) or lost (%d)", c.done, aborts, c.cuts.Load())
 	}
 	c.t.Logf("%d lines, %v, %d messages lost, %d aborts", len(c.lines), c.done, c.cuts.Load(), aborts)

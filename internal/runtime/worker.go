@@ -45,6 +45,8 @@ type worker struct {
 	tasks []*activeTask // sorted by id
 	bytes int           // buffered in tasks, from the last count
 
+	seekedAt, nudgedAt time.Time
+
 	// How the next poll waits; see planPoll.
 	full  bool
 	wait  time.Duration
@@ -394,7 +396,21 @@ func (w *worker) poll(ctx context.Context) (fetches kgo.Fetches, owned bool) {
 		cancel()
 	}
 	fetches = w.consumer.PollFetches(wait)
+	if wait.Err() != nil {
+		w.nudge()
+	}
 	return fetches, len(fetches) > 0
+}
+
+// nudge makes the consumer look for something to fetch. A fetch loop of kgo 1.22
+// that begins while a seek or an assignment replaces the consumer's session may
+// end after the next session has told it to go on; then nothing is fetched until
+// somebody tells it again.
+func (w *worker) nudge() {
+	if now := time.Now(); now.Sub(w.nudgedAt) >= nudgeInterval {
+		w.nudgedAt = now
+		w.consumer.ResumeFetchPartitions(nil)
+	}
 }
 
 // wakeUp ends a poll that waits for records. Callbacks call it, since new
@@ -416,6 +432,9 @@ func (w *worker) planPoll() {
 		return
 	}
 	w.wait = idleWaitMax
+	if time.Since(w.seekedAt) < seekWatch {
+		w.wait = nudgeInterval
+	}
 	for _, t := range w.tasks {
 		if t.stage != stageRunning {
 			w.wait = settleWait
@@ -433,6 +452,10 @@ const (
 	idleWaitMax = 5 * time.Second
 	// settleWait is the pace at which tasks that are not running are looked at.
 	settleWait = 10 * time.Millisecond
+	// A poll that brings nothing nudges the consumer, at most each
+	// nudgeInterval; for seekWatch after a seek polls are that short.
+	nudgeInterval = 100 * time.Millisecond
+	seekWatch     = time.Second
 )
 
 // buffered counts the tasks that have records waiting.
