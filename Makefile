@@ -4,7 +4,7 @@ KAFKA_PORT ?= 29092
 KAFKA := 127.0.0.1:$(KAFKA_PORT)
 FUZZ_SECONDS ?= 5
 
-.PHONY: help test race lint fuzz demo conformance conformance-tools conformance-demo conformance-kafka conformance-control bench
+.PHONY: help test race lint fuzz demo conformance conformance-tools conformance-demo conformance-kafka conformance-replies conformance-franz conformance-control bench
 
 help: ## list the tasks
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 30
@@ -29,7 +29,7 @@ demo: ## count words exactly once while everything is being killed
 	go run ./cmd/hanbeon demo
 
 # The conformance runs need a JDK, and Maven for the first one.
-conformance: conformance-tools conformance-kafka conformance-demo ## all that needs Apache Kafka or its tools
+conformance: conformance-tools conformance-franz conformance-kafka conformance-demo ## all that needs Apache Kafka or its tools
 
 conformance-tools: ## Kafka's command-line tools against our broker
 	go test -tags conformance -count=1 -timeout 20m ./conformance
@@ -37,6 +37,13 @@ conformance-tools: ## Kafka's command-line tools against our broker
 conformance-kafka: ## our producer, our library and our broker's replies against Apache Kafka 4.3.1
 	conformance/with-kafka.sh $(KAFKA_PORT) env HANBEON_KAFKA=$(KAFKA) \
 		go test -tags conformance -count=1 -timeout 20m ./internal/producer/... ./internal/runtime/... ./streams/... ./conformance/replies/...
+
+conformance-replies: ## the same requests to Apache Kafka 4.3.1 and to our broker, replies compared
+	conformance/with-kafka.sh $(KAFKA_PORT) env HANBEON_KAFKA=$(KAFKA) \
+		go test -tags conformance -count=1 -timeout 10m ./conformance/replies
+
+conformance-franz: ## the test suite of franz-go's client against our broker
+	conformance/franz.sh
 
 conformance-demo: ## the demo on Apache Kafka 4.3.1
 	conformance/with-kafka.sh $(KAFKA_PORT) go run ./cmd/hanbeon demo --brokers $(KAFKA)
