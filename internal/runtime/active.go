@@ -1,6 +1,7 @@
 package runtime
 
 import (
+	"context"
 	"encoding/base64"
 	"encoding/binary"
 	"errors"
@@ -182,6 +183,32 @@ func (t *activeTask) cancelRestore() {
 		t.restore = nil
 		t.stale = true
 	}
+}
+
+// noteCaughtUp notes in the stores that they have missed nothing until now, which
+// the last commit of a quiet task may be too long ago to tell. Only a member knows
+// that nobody else has written their changelogs.
+func (w *worker) noteCaughtUp(ctx context.Context) error {
+	stores := false
+	for _, t := range w.tasks {
+		stores = stores || t.stage == stageRunning && len(t.stores) > 0
+	}
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	if !stores || !w.stillMember(ctx) {
+		return nil
+	}
+	for _, t := range w.tasks {
+		if t.stage != stageRunning {
+			continue
+		}
+		for _, s := range t.stores {
+			if err := s.store.CaughtUp(); err != nil {
+				return fmt.Errorf("task %s: store %s: %w", t.id, s.spec.Name, err)
+			}
+		}
+	}
+	return nil
 }
 
 // Partition time travels in the metadata of a committed offset, as in Kafka
