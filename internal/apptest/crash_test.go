@@ -60,8 +60,9 @@ func TestBrokerCrashLosesAndRepeatsNothing(t *testing.T) {
 	for _, policy := range []struct {
 		name string
 		vfs.CrashPolicy
-	}{{"kill -9", vfs.KeepUnsynced}, {"power cut", vfs.DropUnsynced}, {"torn", vfs.Torn(7)}} {
-		for _, at := range moments {
+		moments []moment
+	}{{"power cut", vfs.DropUnsynced, moments}, {"kill -9", vfs.KeepUnsynced, moments[4:]}, {"torn", vfs.Torn(7), moments[4:]}} {
+		for _, at := range policy.moments {
 			t.Run(policy.name+"/"+at.name, func(t *testing.T) {
 				scenario(t, broker.Faults{}, func(b *bed) {
 					b.feed(50)
