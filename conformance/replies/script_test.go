@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -39,8 +38,6 @@ type difference struct{ path, kafka, ours, reason string }
 
 // stopped ends a script that cannot go on.
 type stopped struct{ error }
-
-var scriptCount atomic.Int64
 
 func newScript(p *peer, name string) *script {
 	// The name of the scenario makes the two peers' names alike.
