@@ -10,6 +10,7 @@ import (
 
 	"github.com/hanbeon/hanbeon/broker"
 	"github.com/hanbeon/hanbeon/internal/vfs"
+	"github.com/hanbeon/hanbeon/streams"
 )
 
 var (
@@ -41,7 +42,7 @@ type chaos struct {
 func (c *chaos) run() {
 	c.done = make(map[string]int)
 	for n := range c.live {
-		c.names[n] = options{onDisk: n != 1, stateDir: c.t.TempDir()}
+		c.names[n] = options{onDisk: n != 1, stateDir: c.t.TempDir(), change: func(config *streams.Config) { config.Workers = 1 + n/2 }}
 		c.launch(n)
 	}
 	c.offer(50)
@@ -107,15 +108,20 @@ func (c *chaos) pass(d time.Duration) {
 	}
 }
 
-// loseMessages cuts the connection at some of the next messages of one kind.
+// loseMessages cuts the connection at some of the next messages of one kind;
+// requests may arrive late instead of never.
 func (c *chaos) loseMessages(n int) {
 	at := moments[c.random.IntN(len(moments))].is
 	left := int64(1 + c.random.IntN(12))
 	until := time.Now().Add(time.Duration(c.random.IntN(40)) * time.Second)
+	how := []verdict{cut, late}[c.random.IntN(2)]
 	c.live[n].wire.watch(func(m message) verdict {
 		if at(m) && time.Now().Before(until) && atomic.AddInt64(&left, -1) >= 0 {
 			c.cuts.Add(1)
-			return cut
+			if m.reply {
+				return cut
+			}
+			return how
 		}
 		return pass
 	})
