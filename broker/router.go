@@ -126,7 +126,7 @@ func (c *conn) decode(frame []byte) (*request, replyHeader, error) {
 	head.flexible = req.IsFlexible() && key != kmsg.ApiVersions.Int16()
 	if key == kmsg.Produce.Int16() {
 		if err := checkProduceSize(body, version); err != nil {
-			return nil, head, fmt.Errorf("Produce version %d: %w", version, err)
+			return nil, head, fmt.Errorf("request Produce version %d: %w", version, err)
 		}
 	}
 	if err := req.ReadFrom(body); err != nil {

@@ -54,7 +54,6 @@ type activeStore struct {
 	spec      task.StoreSpec
 	store     store.Store
 	changelog *producer.Partition // nil without a changelog
-	progress  *restoreProgress
 }
 
 // committedPosition is the changelog offset that goes with the overlay: the

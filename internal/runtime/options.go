@@ -140,7 +140,7 @@ func (o *Options) checkTimes() error {
 		}
 	}
 	if o.Workers < 0 || o.MaxBufferedBytes < 0 || o.MaxUncommittedBytes < 0 {
-		return errors.New("Workers, MaxBufferedBytes and MaxUncommittedBytes must not be negative")
+		return errors.New("one of Workers, MaxBufferedBytes and MaxUncommittedBytes is negative")
 	}
 	if o.ExactlyOnce && o.TransactionTimeout <= o.CommitInterval {
 		return fmt.Errorf("TransactionTimeout %v is not larger than CommitInterval %v: the coordinator would abort every transaction", o.TransactionTimeout, o.CommitInterval)

@@ -357,7 +357,8 @@ func (w *worker) poll(ctx context.Context) (fetches kgo.Fetches, owned bool) {
 		return nil, true
 	}
 	if w.wait <= 0 {
-		fetches = w.consumer.PollFetches(nil) //nolint:staticcheck // nil means: do not wait
+		//lint:ignore SA1012 to kgo, a nil context means: do not wait
+		fetches = w.consumer.PollFetches(nil)
 		if len(fetches) == 0 {
 			w.consumer.PollFetches(cancelled)
 		}
