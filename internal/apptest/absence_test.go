@@ -21,9 +21,6 @@ func TestStoreThatWasAwayForLongIsRestoredFromTheBeginning(t *testing.T) {
 		{name: "half a day of quiet, then a restart", away: 13 * time.Hour, restart: true},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			if test.restart && testing.Short() {
-				t.Skip("half a day of heartbeats takes seconds")
-			}
 			scenario(t, broker.Faults{}, func(b *bed) {
 				o := options{onDisk: true, stateDir: t.TempDir()}
 				first := b.launch("first", o)
