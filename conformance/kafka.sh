@@ -82,6 +82,7 @@ transaction.state.log.min.isr=1
 share.coordinator.state.topic.replication.factor=1
 share.coordinator.state.topic.min.isr=1
 group.initial.rebalance.delay.ms=0
+group.min.session.timeout.ms=1000
 PROPERTIES
   local id
   id=$(run_java kafka.tools.StorageTool random-uuid)
