@@ -32,8 +32,7 @@ func TestNoTestSleeps(t *testing.T) {
 
 // skippers are the files with a test that is skipped in the ordinary run, and why.
 var skippers = map[string]string{
-	"internal/apptest/absence_test.go": "half a day of heartbeats, which -short leaves out",
-	"internal/seglog/index_test.go":    "leaves files for Kafka's tools where the environment names a directory",
+	"internal/seglog/index_test.go": "leaves files for Kafka's tools where the environment names a directory",
 }
 
 func TestNoTestIsSkipped(t *testing.T) {
