@@ -63,6 +63,7 @@ func TestKafkaDumpLogReadsOurFiles(t *testing.T) {
 	transact(t, client, &commit, input, "committed")
 	transact(t, client, &abort, input, "aborted")
 	p.produce(t, input, strings.Repeat("a line that compresses well\n", 2000), "--compression-codec", "zstd")
+	p.produce(t, input, strings.Repeat("plain lines, enough of them for entries in the indexes\n", 2000)) // one entry per 4 KiB
 	p.consume(t, input, true, "--group", name(t, "plain-group"), "--max-messages", "1")
 	commitOffsetInTransaction(t, p, group, input, output)
 	transact(t, client, nil, input, "open")
