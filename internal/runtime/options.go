@@ -155,6 +155,10 @@ func (o *Options) clientOpts(name string) []kgo.Opt {
 		kgo.ClientID(o.ApplicationID + "-" + name),
 		kgo.WithLogger(clientLogger{o.Logger.With("client", name)}),
 		kgo.MetadataMinAge(100 * time.Millisecond),
+		// A broker that dies between accepting a connection and its first
+		// answer looks to kgo like one that speaks TLS. It is tried again; a
+		// wrong port still ends in an error when the tries are used up.
+		kgo.AlwaysRetryEOF(),
 	}
 	if o.DialContext != nil {
 		opts = append(opts, kgo.Dialer(o.DialContext))

@@ -147,3 +147,34 @@ func FuzzDecompress(f *testing.F) {
 		}
 	})
 }
+
+// Java's encoder streams: its frames do not tell their size, and one block may
+// expand a hundredfold and more.
+func TestZstdFrameOfUnknownSizeThatExpandsMuchIsRead(t *testing.T) {
+	want := bytes.Repeat([]byte("hanbeon "), 200_000)
+	var packed bytes.Buffer
+	w, err := zstd.NewWriter(&packed)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for rest := want; len(rest) > 0; {
+		n := min(len(rest), 1000)
+		if _, err := w.Write(rest[:n]); err != nil {
+			t.Fatal(err)
+		}
+		rest = rest[n:]
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if packed.Len()*80 > len(want) {
+		t.Fatalf("%d bytes packed into %d: the test needs more than 80 to 1", len(want), packed.Len())
+	}
+	got, err := Decompress(Zstd, nil, packed.Bytes(), len(want))
+	if err != nil || !bytes.Equal(got, want) {
+		t.Errorf("%d bytes came back as %d, error %v", len(want), len(got), err)
+	}
+	if _, err := Decompress(Zstd, nil, packed.Bytes(), len(want)-1); !errors.Is(err, ErrTooLarge) {
+		t.Errorf("one byte over the limit: error %v, want ErrTooLarge", err)
+	}
+}

@@ -106,13 +106,19 @@ func unzstd(dst, src []byte, maxBytes int) ([]byte, error) {
 			return dst[:start], ErrTooLarge
 		case err == nil:
 			return out, nil
-		case !errors.Is(err, zstd.ErrDecoderSizeExceeded):
+		case !errors.Is(err, zstd.ErrDecoderSizeExceeded) && room >= zstdRoomMax(src):
 			return dst[:start], err
 		case room >= maxBytes:
 			return dst[:start], ErrTooLarge
 		}
 	}
 }
+
+// zstdRoomMax is more than src can decode to: a block takes 3 bytes at least and
+// makes 128 KiB at most. Below it, an error may only mean that the room ended in
+// the middle of a block: of a frame that does not tell its size, as Java's are,
+// the decoder then says that the block is too big, not that the room is too small.
+func zstdRoomMax(src []byte) int { return (len(src)/3 + 1) * (128 << 10) }
 
 // xerialMagic starts the framing of snappy-java: magic, two int32 versions, then
 // blocks that each follow their int32 size.
