@@ -53,8 +53,6 @@ func newWordCounter(cfg WorkerConfig, logTo io.Writer) (wordCounter, error) {
 			// A static member (KIP-345): a worker that comes back after a kill takes
 			// its place again at once, and nobody waits for its session to end.
 			kgo.InstanceID(cfg.memberID()),
-			// The broker that we kill may die under a connection's first request.
-			kgo.AlwaysRetryEOF(),
 		},
 		Logger: slog.New(slog.NewTextHandler(logTo, nil)),
 	})
