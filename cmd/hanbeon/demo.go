@@ -1,6 +1,10 @@
 package main
 
 import (
+	"fmt"
+	"os/signal"
+	"syscall"
+
 	"github.com/spf13/cobra"
 
 	"github.com/hanbeon/hanbeon/internal/demo"
@@ -24,6 +28,15 @@ demo could not be run; 3 nothing was aborted, fenced or retried, so that the
 run proves nothing.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			// A zero in the options means the default, which nobody wants who writes 0.
+			for _, name := range []string{"duration", "workers", "partitions"} {
+				if f := cmd.Flags().Lookup(name); f.Changed && f.Value.String() == f.DefValue {
+					return fmt.Errorf("--%s %s: want more than none; leave it out for the default", name, f.Value)
+				}
+			}
+			// Where nobody reads on (| head), writing fails, and the run ends in
+			// order: the signal would leave its directory behind.
+			signal.Ignore(syscall.SIGPIPE)
 			out, progress := cmd.OutOrStdout(), cmd.OutOrStdout()
 			if options.JSON {
 				progress = cmd.ErrOrStderr()

@@ -86,6 +86,9 @@ func TestDemoRefusesBadOptions(t *testing.T) {
 	for _, args := range [][]string{
 		{"demo", "--guarantee", "exactly_twice"},
 		{"demo", "--workers", "-1"},
+		{"demo", "--workers", "0"},
+		{"demo", "--partitions", "0"},
+		{"demo", "--duration", "0s"},
 		{"demo", "--input", "/nonexistent/text"},
 		{"demo", "surplus"},
 		{"demo", "--no-such-flag"},

@@ -53,6 +53,30 @@ func TestInterruptedDemoLeavesNothing(t *testing.T) {
 	}
 }
 
+// TestDemoThatNobodyReadsLeavesNothing: as in hanbeon demo | head.
+func TestDemoThatNobodyReadsLeavesNothing(t *testing.T) {
+	cmd, tempDir := command(t, "demo", "--duration", "1m")
+	var stderr strings.Builder
+	cmd.Stderr = &stderr
+	stdout, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := bufio.NewReader(stdout).ReadString('\n'); err != nil {
+		t.Fatal(err)
+	}
+	stdout.Close()
+	if status := exitStatus(t, cmd.Wait()); status != exitFailed || !strings.Contains(stderr.String(), "broken pipe") {
+		t.Errorf("exit status %d and %q, want %d and a broken pipe", status, stderr.String(), exitFailed)
+	}
+	if left, _ := filepath.Glob(filepath.Join(tempDir, "*")); len(left) > 0 {
+		t.Errorf("the run left %q", left)
+	}
+}
+
 func TestKilledDemoTakesItsProcessesWithIt(t *testing.T) {
 	cmd, _, children := startDemo(t)
 	// One of them is stopped, as a zombie to be is: it must go too.

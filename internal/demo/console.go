@@ -14,6 +14,7 @@ import (
 // seconds.
 type console struct {
 	out      io.Writer
+	failed   func(error) // called where out takes no more
 	terminal bool
 	started  time.Time
 
@@ -25,14 +26,20 @@ type console struct {
 // pipeStatusInterval is how often a pipe gets the status line.
 const pipeStatusInterval = 2 * time.Second
 
-func newConsole(out io.Writer) *console {
-	c := &console{out: out, started: time.Now()}
+func newConsole(out io.Writer, failed func(error)) *console {
+	c := &console{out: out, failed: failed, started: time.Now()}
 	if file, ok := out.(*os.File); ok {
 		if info, err := file.Stat(); err == nil {
 			c.terminal = info.Mode()&os.ModeCharDevice != 0 && os.Getenv("TERM") != "dumb"
 		}
 	}
 	return c
+}
+
+func (c *console) print(s string) {
+	if _, err := io.WriteString(c.out, s); err != nil {
+		c.failed(fmt.Errorf("printing the progress: %w", err))
+	}
 }
 
 const clearLine = "\r\x1b[K"
@@ -42,11 +49,11 @@ func (c *console) event(format string, args ...any) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.terminal {
-		fmt.Fprint(c.out, clearLine)
+		c.print(clearLine)
 	}
-	fmt.Fprintf(c.out, "%s  %s\n", c.clock(), fmt.Sprintf(format, args...))
+	c.print(fmt.Sprintf("%s  %s\n", c.clock(), fmt.Sprintf(format, args...)))
 	if c.terminal {
-		fmt.Fprint(c.out, c.status)
+		c.print(c.status)
 	}
 }
 
@@ -59,12 +66,12 @@ func (c *console) setStatus(status string) {
 		// A line that wraps could not be cleared again.
 		status = cut(status, terminalColumns(c.out.(*os.File))-1)
 		c.status = status
-		fmt.Fprint(c.out, clearLine+status)
+		c.print(clearLine + status)
 		return
 	}
 	if now := time.Now(); now.Sub(c.statusAt) >= pipeStatusInterval {
 		c.statusAt = now
-		fmt.Fprintln(c.out, status)
+		c.print(status + "\n")
 	}
 }
 
@@ -84,7 +91,7 @@ func (c *console) endStatus() {
 	defer c.mu.Unlock()
 	if c.terminal && c.status != "" {
 		c.status = ""
-		fmt.Fprint(c.out, clearLine)
+		c.print(clearLine)
 	}
 }
 

@@ -11,7 +11,7 @@ import (
 func TestPipeGetsEveryEventAndTheStatusNowAndThen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out bytes.Buffer
-		c := newConsole(&out)
+		c := newConsole(&out, func(err error) { t.Error(err) })
 		for range 12 {
 			c.setStatus("going on")
 			time.Sleep(500 * time.Millisecond)

@@ -125,7 +125,7 @@ func newFeedProducer(ctx context.Context, brokers string) (p *producer.Producer,
 func (f *feeder) due(elapsed time.Duration, faultsDone bool) int {
 	all := len(f.text.Lines)
 	if !faultsDone {
-		all -= all * heldBackPercent / 100
+		all -= max(1, all*heldBackPercent/100)
 	}
 	share := min(1, elapsed.Seconds()/f.duration.Seconds())
 	return min(all, int(float64(len(f.text.Lines))*share))

@@ -71,8 +71,12 @@ func (r Result) print(out io.Writer) {
 
 func (r Result) printEvidence(out io.Writer) {
 	e := r.Evidence
-	fmt.Fprintf(out, "\nA read_uncommitted reader would have seen %s more: work that was thrown away and done again.\n",
-		counted(r.Isolation.Aborted, "update"))
+	if r.Isolation.Aborted > 0 {
+		fmt.Fprintf(out, "\nA read_uncommitted reader would have seen %s more: work that was thrown away and done again.\n",
+			counted(r.Isolation.Aborted, "update"))
+	} else {
+		fmt.Fprintf(out, "\nA read_uncommitted reader would have seen the same: no update was thrown away.\n")
+	}
 	fmt.Fprintf(out, "What happened: %s of workers, %s of the broker, %s (%d fenced),\n  %s aborted, %s, %s sent again, %s.\n",
 		counted(int64(e.WorkerKills), "kill"), counted(int64(e.BrokerKills), "kill"),
 		counted(int64(e.Zombies), "zombie"), e.ZombiesFenced,

@@ -9,6 +9,7 @@
 package demo
 
 import (
+	"bufio"
 	"context"
 	"encoding/json"
 	"errors"
@@ -43,7 +44,7 @@ type run struct {
 	workers *workers
 	monitor *monitor
 	faults  *faults
-	failed  chan error // a process that ended by itself
+	failed  chan error // a process that ended by itself, or nobody to print for
 }
 
 // Run runs the demo and writes its progress to progress and its result to out.
@@ -61,16 +62,17 @@ func Run(ctx context.Context, options Options, out, progress io.Writer) (Result,
 	r := &run{
 		options: options,
 		text:    t,
-		console: newConsole(progress),
 		random:  rand.New(rand.NewPCG(uint64(options.Seed), 0)),
 		failed:  make(chan error, 1),
 	}
-	r.family = newFamily(func(err error) {
+	fail := func(err error) {
 		select {
 		case r.failed <- err:
 		default: // the first one is enough
 		}
-	})
+	}
+	r.console = newConsole(progress, fail)
+	r.family = newFamily(fail)
 	r.application = "hanbeon-demo-" + strconv.FormatInt(time.Now().UnixMilli(), 36)
 	r.topics = topicsOf(r.application)
 	remove, err := r.makeDir()
@@ -91,7 +93,11 @@ func Run(ctx context.Context, options Options, out, progress io.Writer) (Result,
 		encoder.SetIndent("", "  ")
 		return result, encoder.Encode(result)
 	}
-	result.print(out)
+	buffered := bufio.NewWriter(out)
+	result.print(buffered)
+	if err := buffered.Flush(); err != nil {
+		return Result{}, fmt.Errorf("printing the result: %w", err)
+	}
 	return result, nil
 }
 
