@@ -14,7 +14,7 @@ import (
 )
 
 var (
-	chaosSeeds = flag.Int("chaos.seeds", 3, "number of seeds of TestChaos")
+	chaosSeeds = flag.Int("chaos.seeds", 2, "number of seeds of TestChaos")
 	chaosFrom  = flag.Int("chaos.from", 0, "first seed of TestChaos")
 )
 

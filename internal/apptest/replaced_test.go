@@ -37,6 +37,7 @@ func TestReplacedProcessWakesUp(t *testing.T) {
 				old.wire.thaw()
 				b.until("one of them gives up", func() bool {
 					b.feed(1)
+					time.Sleep(90 * time.Millisecond)
 					return old.hasEnded() || fresh.hasEnded()
 				})
 				loser, winner := old, fresh
