@@ -18,6 +18,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/hanbeon/hanbeon/internal/batch"
@@ -81,7 +82,9 @@ func (b *Broker) open(ctx context.Context) (err error) {
 	if b.cfg.Listen != "" {
 		// Listen first: an address in use should not cost a recovery. Nobody
 		// is answered before serve.
-		if b.ln, err = net.Listen("tcp", b.cfg.Listen); err != nil {
+		if b.ln, err = net.Listen("tcp", b.cfg.Listen); errors.Is(err, syscall.EADDRINUSE) {
+			return fmt.Errorf("%w: stop what listens there, or choose another address; port 0 takes a free one", err)
+		} else if err != nil {
 			return err
 		}
 	}
@@ -97,6 +100,9 @@ func (b *Broker) open(ctx context.Context) (err error) {
 			}
 		}
 	}()
+	if err := b.advertise(); err != nil {
+		return err
+	}
 	if err := vfs.MkdirAllSync(b.cfg.FS, b.cfg.Dir); err != nil {
 		return err
 	}
@@ -136,7 +142,6 @@ func (b *Broker) open(ctx context.Context) (err error) {
 	if err := b.topics.load(b.meta.view()); err != nil {
 		return err
 	}
-	b.advertise()
 	b.startPartitions()
 	b.wg.Add(1)
 	go b.housekeep()

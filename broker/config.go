@@ -48,7 +48,8 @@ type Config struct {
 	// port 0 picks a free one. Empty: no socket, only Dial.
 	Listen string
 	// AdvertisedHost and AdvertisedPort are given to clients to connect to
-	// [advertised.listeners]. Default: the address listened on.
+	// [advertised.listeners]. Default: the address listened on, which must then
+	// not be 0.0.0.0 or another that stands for all of them.
 	AdvertisedHost string
 	AdvertisedPort int32
 

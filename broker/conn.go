@@ -326,23 +326,29 @@ func (p *pendingReply) encode() (buf []byte, err error) {
 	return buf, nil
 }
 
-func (b *Broker) advertise() {
+// advertise settles the address that clients are given. As in Kafka it must be
+// one that they can connect to.
+func (b *Broker) advertise() error {
 	b.host, b.port = b.cfg.AdvertisedHost, b.cfg.AdvertisedPort
 	if b.ln == nil {
 		if b.host == "" {
 			b.host, b.port = "hanbeon", 9092
 		}
-		return
+		return nil
 	}
 	host, port, err := net.SplitHostPort(b.Addr())
 	if err != nil {
-		return
+		return err
 	}
 	if b.host == "" {
 		b.host = host
+	}
+	if ip := net.ParseIP(b.host); ip != nil && ip.IsUnspecified() {
+		return fmt.Errorf("%s stands for every address of this machine, and clients need one to connect to: name it with AdvertisedHost (--advertise)", b.host)
 	}
 	if b.port == 0 {
 		n, _ := strconv.Atoi(port)
 		b.port = int32(n)
 	}
+	return nil
 }

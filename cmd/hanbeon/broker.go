@@ -49,7 +49,7 @@ everyone who can reach it may read and write everything.`,
 	flags := cmd.Flags()
 	flags.StringVar(&dir, "dir", "", "directory for the broker's data; made if it does not exist")
 	flags.StringVar(&listen, "listen", "127.0.0.1:9092", "HOST:PORT to listen on; port 0 takes a free one")
-	flags.StringVar(&advertise, "advertise", "", "HOST:PORT that clients are told to connect to (default: the address listened on)")
+	flags.StringVar(&advertise, "advertise", "", "HOST:PORT that clients are told to connect to (default: the address listened on; needed with 0.0.0.0)")
 	flags.StringVar(&durability, "durability", "sync", "sync: what is acknowledged survives a power cut; interval, none: it survives a crash of the process only")
 	flags.BoolVar(&owned, "with-parent", false, "end when standard input ends")
 	flags.MarkHidden("with-parent")
