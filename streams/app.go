@@ -59,7 +59,9 @@ func New(topology *Topology, config Config) (*App, error) {
 	return &App{app}, nil
 }
 
-// Run processes records until ctx is cancelled or something fails for good.
+// Run processes records until ctx is cancelled or something fails for good: a
+// record (see PoisonPolicy), the state directory, or brokers that cannot be
+// reached at the start. Later it waits for brokers that have gone away.
 // On cancellation it commits what is done, leaves the group, closes the stores
 // and returns nil. An App runs once.
 func (a *App) Run(ctx context.Context) error {

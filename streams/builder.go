@@ -26,7 +26,7 @@ func NewBuilder() *Builder {
 	return &Builder{stores: map[string]*node{}, sources: map[string]*node{}, names: map[string]bool{}}
 }
 
-// Topology is a finished topology, for NewApp or for the test driver.
+// Topology is a finished topology, for New or for the test driver of streamstest.
 type Topology struct{ compiled *task.Topology }
 
 // Describe prints the topology in Kafka's TopologyDescription format.

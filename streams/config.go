@@ -134,7 +134,8 @@ type Config struct {
 	// DeadLetterTopic is where PoisonDeadLetter sends records. It must exist.
 	DeadLetterTopic string
 
-	// DialContext replaces the network, for brokers in the same process.
+	// DialContext replaces the network, for brokers in the same process; what
+	// Brokers names is passed to it, and any host:port will do there.
 	DialContext func(ctx context.Context, network, host string) (net.Conn, error)
 	// ClientOptions are added to every Kafka client, for TLS and SASL. Options
 	// of consumers, groups or producers do not belong here.

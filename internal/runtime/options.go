@@ -96,7 +96,13 @@ func (o Options) withDefaults() (Options, error) {
 	}
 	o.Topology = o.Topology.ForApplication(o.ApplicationID)
 	o.setDefaults()
-	return o, o.checkTimes()
+	if err := o.checkTimes(); err != nil {
+		return o, err
+	}
+	if err := kgo.ValidateOpts(o.clientOpts("check")...); err != nil {
+		return o, fmt.Errorf("client for brokers %q: %w", o.Brokers, err)
+	}
+	return o, nil
 }
 
 func (o *Options) setDefaults() {

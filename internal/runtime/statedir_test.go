@@ -120,6 +120,7 @@ func TestOptionsNameTheMistake(t *testing.T) {
 		"topology":           func(o *Options) { o.Topology = nil },
 		"ApplicationID":      func(o *Options) { o.ApplicationID = "a/b" },
 		"brokers":            func(o *Options) { o.Brokers = nil },
+		`"b:kafka"`:          func(o *Options) { o.Brokers = []string{"b:kafka"} },
 		"StateDir":           func(o *Options) { o.StateDir = "" },
 		"InstanceID":         func(o *Options) { o.InstanceID = "../x" },
 		"TransactionTimeout": func(o *Options) { o.TransactionTimeout = o.CommitInterval + 1 },
