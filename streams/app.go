@@ -3,6 +3,7 @@ package streams
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/hanbeon/hanbeon/internal/runtime"
 )
@@ -20,10 +21,37 @@ const (
 	StateError           = runtime.StateError
 )
 
-// Stats is a snapshot of an App's counters.
-type Stats = runtime.Stats
+// Stats is a snapshot of an App's counters since Run began.
+type Stats struct {
+	// Records is the number of input records processed, replays included.
+	Records int64
+	// Commits counts commits that had something to commit.
+	Commits int64
+	// Aborts counts transactions given up, by cause.
+	Aborts map[string]int64
+	// Unknown counts commits whose outcome had to be asked for; Kept of them
+	// turned out committed.
+	Unknown, Kept int64
+	// Rebalances counts assignments and revocations that changed tasks; Lost
+	// counts memberships lost without a revocation.
+	Rebalances, Lost int64
+	// Fenced counts producers that another one with the same id replaced.
+	Fenced int64
+	// Skipped and DeadLetters count poison records.
+	Skipped, DeadLetters int64
+	// Restored counts changelog records read into stores.
+	Restored int64
+	// CommitTime is the time spent in commits.
+	CommitTime time.Duration
+	// Tasks is the number of tasks owned now, Running of them processing.
+	Tasks, Running int
+	// Restores lists the restores under way.
+	Restores []RestoreProgress
+}
 
-// RestoreProgress is one store's way to the end of its changelog.
+// RestoreProgress is one store's way to the end of its changelog: the Topic and
+// Partition, the offsets From, Position and Target, where it ends, and the times
+// Elapsed and Remaining, an estimate that is 0 before the first records.
 type RestoreProgress = runtime.RestoreProgress
 
 // What Run may return, wrapped, for a caller to branch on.
@@ -75,7 +103,7 @@ func (a *App) Run(ctx context.Context) error {
 func (a *App) State() State { return a.app.State() }
 
 // Stats gives the counters since Run began. It may be called from any goroutine.
-func (a *App) Stats() Stats { return a.app.Stats() }
+func (a *App) Stats() Stats { return Stats(a.app.Stats()) }
 
 // Describe prints the topology, with the full names of internal topics, in the
 // format of Kafka's TopologyDescription.

@@ -5,6 +5,17 @@
 // the types is a method (lines.Filter), one that changes them is a function
 // (streams.MapValues), because Go's methods cannot have type parameters.
 //
+// # Serdes
+//
+// Keys and values are written and read by a serde, see package serde. A type that
+// serde.For knows, such as string or int64, needs none. For others name one in the
+// operator's options: Consumed, Produced, Grouped, Repartitioned or Materialized.
+// Operators that keep a type hand its serde on, so that it is named once:
+//
+//	orders := streams.Stream(b, "orders", streams.Consumed[string, Order]{Value: serde.JSON[Order]()})
+//
+// Build reports the types for which there is none.
+//
 // # Records without key or value
 //
 // Kafka's records may have a null key or value, Go's string and int64 have none. A

@@ -3,20 +3,21 @@ package streams
 import "github.com/hanbeon/hanbeon/streams/serde"
 
 // The options of the operators. Every field may be left out; a call takes at most one.
+// A serde left out is the one of the stream before, else that of serde.For.
 
 // Named gives an operator a name in Topology.Describe and in errors. Without it an
 // operator is called after what it is and when it was added, as in Kafka Streams:
 // KSTREAM-FILTER-0000000003.
 type Named string
 
-// Consumed says how a topic is read.
+// Consumed says how a topic is read. Every field may be left out; see Serdes.
 type Consumed[K, V any] struct {
 	Name  string
 	Key   serde.Serde[K]
 	Value serde.Serde[V]
 }
 
-// Produced says how a topic is written.
+// Produced says how a topic is written. Every field may be left out; see Serdes.
 type Produced[K, V any] struct {
 	Name  string
 	Key   serde.Serde[K]
@@ -27,6 +28,7 @@ type Produced[K, V any] struct {
 }
 
 // Grouped says how records travel to their group, if a repartition topic is needed.
+// Every field may be left out; see Serdes.
 type Grouped[K, V any] struct {
 	// Name is the middle of the topic's name, <application>-<Name>-repartition.
 	// Left out, it is the name of the first store of the group.
@@ -35,7 +37,7 @@ type Grouped[K, V any] struct {
 	Value serde.Serde[V]
 }
 
-// Repartitioned says how a stream is sent through a repartition topic.
+// Repartitioned says how a stream is sent through a repartition topic. Every field may be left out; see Serdes.
 type Repartitioned[K, V any] struct {
 	// Name is the middle of the topic's name, <application>-<Name>-repartition.
 	Name  string
@@ -45,7 +47,7 @@ type Repartitioned[K, V any] struct {
 	Partitions int32
 }
 
-// Materialized says how a table is stored.
+// Materialized says how a table is stored. Every field may be left out; see Serdes.
 type Materialized[K, V any] struct {
 	Key   serde.Serde[K]
 	Value serde.Serde[V]
