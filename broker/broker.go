@@ -189,6 +189,7 @@ func (b *Broker) newEnv() {
 		},
 		Txn: txn.Config{
 			MaxTimeoutMs:     int32(b.cfg.TransactionTimeoutMax.Milliseconds()),
+			EarlyCommitMs:    earlyCommitMs,
 			CoordinatorEpoch: b.meta.view().Starts,
 			NextID:           b.ids.next,
 		},
@@ -222,6 +223,11 @@ func (b *Broker) saveSnapshot(id seglog.LogID) {
 		}
 	}
 }
+
+// earlyCommitMs gives a client the time in which Kafka would still answer
+// CONCURRENT_TRANSACTIONS after a commit, with room for a busy machine; see
+// txn.Config.EarlyCommitMs.
+const earlyCommitMs = 100
 
 // producerIDExpiration is producer.id.expiration.ms; the scan runs every
 // producerIDScan (producer.id.expiration.check.interval.ms).

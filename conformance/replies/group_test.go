@@ -22,7 +22,7 @@ var groupScenarios = []scenario{
 	{"JoinGroup: what a request may say", func(s *script) {
 		for _, v := range []int16{0, 4, 5, 9} {
 			g := stranger(s.name("g"))
-			for _, timeout := range []int32{5_999, 1_800_001, 0, -1} {
+			for _, timeout := range []int32{sessionTimeoutMinMs - 1, 1_800_001, 0, -1} {
 				req := joinRequest(v, g, "range")
 				req.SessionTimeoutMillis = timeout
 				s.do(req)

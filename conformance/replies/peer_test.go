@@ -23,6 +23,10 @@ type peer struct {
 	baseMs int64 // the scripts' own time; see naming.time
 }
 
+// sessionTimeoutMinMs is group.min.session.timeout.ms of both peers, as
+// conformance/kafka.sh sets it.
+const sessionTimeoutMinMs = 1000
+
 // startPeers finds the Kafka node and starts a broker of our own, and waits
 // until both are ready. Faults are for the control only.
 func startPeers(t *testing.T, faults broker.Faults) (kafka, ours *peer) {
@@ -31,7 +35,8 @@ func startPeers(t *testing.T, faults broker.Faults) (kafka, ours *peer) {
 	if addr == "" {
 		t.Fatal("HANBEON_KAFKA must name an Apache Kafka node, HOST:PORT (make conformance-replies starts one)")
 	}
-	b, err := broker.Open(t.Context(), broker.Config{Dir: t.TempDir(), Listen: "127.0.0.1:0", DisableAutoCreateTopics: true, Faults: faults})
+	b, err := broker.Open(t.Context(), broker.Config{Dir: t.TempDir(), Listen: "127.0.0.1:0", DisableAutoCreateTopics: true,
+		GroupSessionTimeoutMin: sessionTimeoutMinMs * time.Millisecond, Faults: faults})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -335,8 +335,14 @@ const (
 )
 
 // end ends a transaction and returns the producer of the next one.
+//
+// CONCURRENT_TRANSACTIONS is asked again, as every client does: how long it is
+// answered, by Kafka while a transaction's end is being written and by ours to a
+// commit that may have overtaken its batches, is a matter of time.
 func (s *script) end(version int16, p producer, commit bool) producer {
-	r := typed[*kmsg.EndTxnResponse](s.do(endRequest(version, p, commit)))
+	r := typed[*kmsg.EndTxnResponse](s.until(endRequest(version, p, commit), func(r kmsg.Response) bool {
+		return r.(*kmsg.EndTxnResponse).ErrorCode != kerr.ConcurrentTransactions.Code
+	}))
 	if r != nil && r.ErrorCode == 0 && version >= 5 {
 		return producer{p.id, r.ProducerID, r.ProducerEpoch}
 	}

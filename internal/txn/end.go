@@ -62,8 +62,18 @@ func (m *Machine) decideEnd(eff *Effects, nowMs int64, c EndTxn) {
 	case repeatIt:
 		eff.grantEnd(c.Token, c.Version, e.md)
 	default:
+		if v == badState && m.early(nowMs, c, e.md) {
+			v = concurrent
+		}
 		eff.refuse(c.Token, int16(v), "")
 	}
+}
+
+// early reports whether a commit may have overtaken what it commits.
+func (m *Machine) early(nowMs int64, c EndTxn, md metadata) bool {
+	return c.v2() && c.Commit && c.Epoch == md.epoch && c.ProducerID == md.producerID &&
+		(md.state == CompleteCommit || md.state == CompleteAbort) &&
+		nowMs >= md.updateMs && nowMs-md.updateMs < m.cfg.EarlyCommitMs
 }
 
 // judge looks the request up in the table of its version.

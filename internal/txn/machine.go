@@ -16,6 +16,18 @@ type Config struct {
 	IDExpirationMs   int64 // transactional.id.expiration.ms, 604,800,000
 	MarkerRetryMs    int64 // pause before a refused marker is repeated, 100
 	MaxWaitMs        int64 // longest time a command stays parked, 10,000
+	// EarlyCommitMs is how long after a transaction's end a commit of the next
+	// one, which has nothing in it yet, is answered 51 and not 48; 0 never.
+	//
+	// Java's producer (seen with 4.3.1) can send EndTxn before the batches of
+	// the transaction. Its sender asks whether batches are incomplete (no),
+	// then waits for the transaction manager's lock, which the application's
+	// thread holds: it begins a transaction, appends a record and commits. The
+	// sender gets the lock, finds EndTxn waiting, and sends it on its stale
+	// answer. Kafka is still writing Complete then and answers 51, so the
+	// client tries again, behind its batches. Here Complete is written before
+	// the client can ask, and 48 would be fatal to it.
+	EarlyCommitMs    int64
 	CoordinatorEpoch int32 // goes into markers; must rise with every start
 	// NextID takes a producer id from a block that is durably reserved; false if
 	// none is free, which is answered 14.

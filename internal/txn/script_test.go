@@ -21,6 +21,7 @@ import (
 //	tick                      and tells the next deadline
 //	restart [keep=]           replays the log's first keep records, and resumes
 //	seed id= state= pid= epoch= [last= previous= next= tps= tv= timeout=]
+//	early-commit ms=          sets Config.EarlyCommitMs
 //	ids none|some             whether producer ids can be had
 //	describe id=, list [state=] [pid=] [longer=] [pattern=]
 func TestScripts(t *testing.T) {
@@ -100,6 +101,9 @@ func (s *script) runOther(t *testing.T, d *datadriven.TestData) string {
 		s.scan(d, "keep", &keep)
 		s.underWay = nil
 		return formatEffects(s.restart(keep))
+	case "early-commit":
+		s.scan(d, "ms", &s.m.cfg.EarlyCommitMs)
+		return ""
 	case "ids":
 		s.noIDs = d.HasArg("none")
 		return ""
