@@ -12,10 +12,10 @@ import (
 
 // Config holds the coordinator's settings; zero numbers take the default.
 type Config struct {
-	MaxTimeoutMs     int32 // transaction.max.timeout.ms, 900,000
-	IDExpirationMs   int64 // transactional.id.expiration.ms, 604,800,000
-	MarkerRetryMs    int64 // pause before a refused marker is repeated, 100
-	MaxWaitMs        int64 // longest time a command stays parked, 10,000
+	MaxTimeoutMs   int32 // transaction.max.timeout.ms, 900,000
+	IDExpirationMs int64 // transactional.id.expiration.ms, 604,800,000
+	MarkerRetryMs  int64 // pause before a refused marker is repeated, 100
+	MaxWaitMs      int64 // longest time a command stays parked, 10,000
 	// EarlyCommitMs is how long after a transaction's end a commit of the next
 	// one, which has nothing in it yet, is answered 51 and not 48; 0 never.
 	//
