@@ -2,6 +2,7 @@ package runtime
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -239,4 +240,36 @@ func (w *worker) countTasks() {
 	w.stats.tasks.Store(int64(len(w.tasks)))
 	w.stats.running.Store(int64(running))
 	w.app.workerChanged()
+}
+
+// leaveGroup leaves the group through kgo, and meanwhile tells the coordinator
+// itself. kgo first waits for the answer to its JoinGroup, and that one waits for
+// every other member: with one that has died, until its session ends. The
+// coordinator answers the join of a member that leaves.
+func (w *worker) leaveGroup(ctx context.Context) error {
+	telling, cancel := context.WithCancel(ctx)
+	defer cancel()
+	told := make(chan bool, 1)
+	go func() { told <- w.tellLeave(telling) }()
+	err := w.consumer.LeaveGroupContext(ctx)
+	cancel()
+	if <-told && errors.Is(err, kerr.UnknownMemberID) {
+		return nil // ours was first
+	}
+	return err
+}
+
+// tellLeave sends a LeaveGroup of its own and reports whether it was taken. A
+// static member (KIP-345) does not leave: its place is kept for its return.
+func (w *worker) tellLeave(ctx context.Context) bool {
+	id, _ := w.consumer.GroupMetadata()
+	if static, _ := w.consumer.OptValue(kgo.InstanceID).(string); id == "" || static != "" {
+		return false
+	}
+	member := kmsg.NewLeaveGroupRequestMember()
+	member.MemberID, member.Reason = id, kmsg.StringPtr("the application stops")
+	req := kmsg.NewPtrLeaveGroupRequest()
+	req.Group, req.MemberID, req.Members = w.opts.ApplicationID, id, []kmsg.LeaveGroupRequestMember{member}
+	resp, err := req.RequestWith(ctx, w.control)
+	return err == nil && resp.ErrorCode == 0
 }

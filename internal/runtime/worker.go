@@ -173,7 +173,7 @@ func (w *worker) leave(ctx context.Context, clean bool) {
 	w.closing = true
 	w.closeTasks()
 	w.consumer.AllowRebalance()
-	if err := w.consumer.LeaveGroupContext(ctx); err != nil {
+	if err := w.leaveGroup(ctx); err != nil {
 		w.log.Warn("leaving the group failed; the session will time out", "err", err)
 	}
 }
