@@ -137,16 +137,26 @@ func setDefault[T comparable](field *T, value T) {
 }
 
 func (o *Options) checkTimes() error {
-	for name, d := range map[string]time.Duration{
-		"CommitInterval": o.CommitInterval, "TransactionTimeout": o.TransactionTimeout,
-		"SessionTimeout": o.SessionTimeout, "RebalanceTimeout": o.RebalanceTimeout,
+	for _, f := range []struct {
+		name  string
+		value time.Duration
+	}{
+		{"CommitInterval", o.CommitInterval}, {"TransactionTimeout", o.TransactionTimeout},
+		{"SessionTimeout", o.SessionTimeout}, {"RebalanceTimeout", o.RebalanceTimeout},
 	} {
-		if d < time.Millisecond {
-			return fmt.Errorf("%s is %v: want at least 1ms", name, d)
+		if f.value < time.Millisecond {
+			return fmt.Errorf("%s is %v: want at least 1ms", f.name, f.value)
 		}
 	}
-	if o.Workers < 0 || o.MaxBufferedBytes < 0 || o.MaxUncommittedBytes < 0 {
-		return errors.New("one of Workers, MaxBufferedBytes and MaxUncommittedBytes is negative")
+	for _, f := range []struct {
+		name  string
+		value int
+	}{
+		{"Workers", o.Workers}, {"MaxBufferedBytes", o.MaxBufferedBytes}, {"MaxUncommittedBytes", o.MaxUncommittedBytes},
+	} {
+		if f.value < 0 {
+			return fmt.Errorf("%s is %d: it must not be negative", f.name, f.value)
+		}
 	}
 	if o.ExactlyOnce && o.TransactionTimeout <= o.CommitInterval {
 		return fmt.Errorf("TransactionTimeout %v is not larger than CommitInterval %v: the coordinator would abort every transaction", o.TransactionTimeout, o.CommitInterval)
