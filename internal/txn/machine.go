@@ -24,9 +24,10 @@ type Config struct {
 	// then waits for the transaction manager's lock, which the application's
 	// thread holds: it begins a transaction, appends a record and commits. The
 	// sender gets the lock, finds EndTxn waiting, and sends it on its stale
-	// answer. Kafka is still writing Complete then and answers 51, so the
-	// client tries again, behind its batches. Here Complete is written before
-	// the client can ask, and 48 would be fatal to it.
+	// answer. Kafka is mostly still writing Complete then and answers 51, so
+	// the client tries again, behind its batches; when it is not, it answers
+	// 48, and the client dies of it. Here Complete is always written before
+	// the client can ask.
 	EarlyCommitMs    int64
 	CoordinatorEpoch int32 // goes into markers; must rise with every start
 	// NextID takes a producer id from a block that is durably reserved; false if
