@@ -259,13 +259,29 @@ func (w *worker) leaveGroup(ctx context.Context) error {
 	return err
 }
 
-// tellLeave sends a LeaveGroup of its own and reports whether it was taken. A
-// static member (KIP-345) does not leave: its place is kept for its return.
-func (w *worker) tellLeave(ctx context.Context) bool {
-	id, _ := w.consumer.GroupMetadata()
-	if static, _ := w.consumer.OptValue(kgo.InstanceID).(string); id == "" || static != "" {
+// leaveAgain is how long tellLeave waits for kgo to have left.
+const leaveAgain = 50 * time.Millisecond
+
+// tellLeave leaves until ctx ends, and reports whether one of its requests was
+// taken. One may not be enough: if the join is answered before kgo has begun to
+// leave, kgo joins anew under another id, and waits again. A static member
+// (KIP-345) does not leave: its place is kept for its return.
+func (w *worker) tellLeave(ctx context.Context) (taken bool) {
+	if static, _ := w.consumer.OptValue(kgo.InstanceID).(string); static != "" {
 		return false
 	}
+	left := ""
+	for {
+		if id, _ := w.consumer.GroupMetadata(); id != left && w.sendLeave(ctx, id) {
+			taken, left = true, id
+		}
+		if pause(ctx, leaveAgain) != nil {
+			return taken
+		}
+	}
+}
+
+func (w *worker) sendLeave(ctx context.Context, id string) bool {
 	member := kmsg.NewLeaveGroupRequestMember()
 	member.MemberID, member.Reason = id, kmsg.StringPtr("the application stops")
 	req := kmsg.NewPtrLeaveGroupRequest()
