@@ -143,10 +143,10 @@ func TestInternalRecordsAreByteForByteKafkas(t *testing.T) {
 		ProducerID: 4711, Epoch: 7, TimeoutMs: 60000, Status: TxnOngoing,
 		Partitions:   []TopicPartition{{"bb", 1}, {"a", 2}, {"a", 0}, {"a", 2}},
 		LastUpdateMs: kafkaBaseMs, StartMs: kafkaBaseMs - 1000,
-		PreviousProducerID: 4000, NextProducerID: 5000, ClientTransactionVersion: 2, NextEpoch: -1,
+		PreviousProducerID: 4000, NextProducerID: 5000, ClientTransactionVersion: 2, NextEpoch: -1, LastEpoch: -1,
 	}
 	resting := TxnState{ProducerID: 1, TimeoutMs: 1, LastUpdateMs: 2, StartMs: -1,
-		PreviousProducerID: -1, NextProducerID: -1, NextEpoch: -1}
+		PreviousProducerID: -1, NextProducerID: -1, NextEpoch: -1, LastEpoch: -1}
 	complete := resting
 	complete.Status = TxnCompleteCommit
 	group := GroupValue{

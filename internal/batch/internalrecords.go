@@ -77,7 +77,16 @@ type TxnState struct {
 	NextProducerID           ProducerID // -1 none
 	ClientTransactionVersion int16      // 0, 1 or 2
 	NextEpoch                Epoch      // -1 none; used by two-phase commit only
+
+	// LastEpoch is the epoch before the last bump, -1 none. Kafka keeps it in
+	// memory only. It is stored in a tagged field of our own, which Kafka's
+	// readers skip, so that a retry (KIP-360) survives a restart.
+	LastEpoch Epoch
 }
+
+// tagLastEpoch is the tagged field of LastEpoch (int16). Kafka's own tags of
+// TransactionLogValue are small numbers.
+const tagLastEpoch = 10_000
 
 // TxnKey returns the key of a transactional id's record.
 func TxnKey(transactionalID string) []byte {
@@ -117,6 +126,9 @@ func MarshalTxnValue(s TxnState, version int16) []byte {
 	v.NextProducerID = int64(s.NextProducerID)
 	v.ClientTransactionVersion = s.ClientTransactionVersion
 	v.NextProducerEpoch = int16(s.NextEpoch)
+	if s.LastEpoch != NoEpoch {
+		v.UnknownTags.Set(tagLastEpoch, binary.BigEndian.AppendUint16(nil, uint16(s.LastEpoch)))
+	}
 	return v.AppendTo(nil)
 }
 
@@ -164,6 +176,10 @@ func UnmarshalTxnValue(value []byte) (TxnState, error) {
 		NextProducerID:           ProducerID(v.NextProducerID),
 		ClientTransactionVersion: v.ClientTransactionVersion,
 		NextEpoch:                Epoch(v.NextProducerEpoch),
+		LastEpoch:                NoEpoch,
+	}
+	if err := s.readLastEpoch(&v); err != nil {
+		return TxnState{}, err
 	}
 	for i := range v.Topics {
 		for _, p := range v.Topics[i].Partitions {
@@ -173,6 +189,19 @@ func UnmarshalTxnValue(value []byte) (TxnState, error) {
 	slices.SortFunc(s.Partitions, TopicPartition.Compare)
 	s.Partitions = slices.Compact(s.Partitions)
 	return s, nil
+}
+
+func (s *TxnState) readLastEpoch(v *kmsg.TxnMetadataValue) (err error) {
+	v.UnknownTags.Each(func(tag uint32, val []byte) {
+		switch {
+		case tag != tagLastEpoch:
+		case len(val) != 2:
+			err = corruptf("TransactionLogValue: last epoch of %d bytes", len(val))
+		default:
+			s.LastEpoch = Epoch(binary.BigEndian.Uint16(val))
+		}
+	})
+	return err
 }
 
 // OffsetKey is the key of a committed offset in __consumer_offsets.

@@ -125,8 +125,8 @@ func (m *Machine) Decide(nowMs int64, c Command) Effects {
 }
 
 // Apply writes one record of the log into the state. During the boot replay an
-// [ErrUnknownVersion] may be skipped; the state is then unchanged, as it is
-// after [ErrCorruptRecord].
+// [batch.ErrUnknownVersion] may be skipped; the state is then unchanged, as it is
+// after [batch.ErrCorrupt].
 func (m *Machine) Apply(off batch.Offset, r Record) error {
 	id, err := decodeKey(r.Key)
 	if err != nil {

@@ -127,19 +127,19 @@ func TestBadRecordsAreNamed(t *testing.T) {
 		r    Record
 		want error
 	}{
-		{"no key", Record{Value: good}, ErrCorruptRecord},
-		{"newer key", Record{Key: []byte{0, 1, 0, 1, 'a'}, Value: good}, ErrUnknownVersion},
-		{"short key", Record{Key: []byte{0, 0, 0, 9, 'a'}, Value: good}, ErrCorruptRecord},
-		{"key without id", Record{Key: []byte{0, 0, 0, 0}, Value: good}, ErrCorruptRecord},
-		{"empty value", Record{Key: key, Value: []byte{}}, ErrCorruptRecord},
-		{"newer value", Record{Key: key, Value: append([]byte{0, 2}, good[2:]...)}, ErrUnknownVersion},
-		{"negative version", Record{Key: key, Value: append([]byte{255, 255}, good[2:]...)}, ErrUnknownVersion},
-		{"short value", Record{Key: key, Value: good[:20]}, ErrCorruptRecord},
-		{"state Dead", Record{Key: key, Value: value(func(md *metadata) { md.state = Dead })}, ErrCorruptRecord},
-		{"state 99", Record{Key: key, Value: value(func(md *metadata) { md.state = 99 })}, ErrCorruptRecord},
-		{"no producer id", Record{Key: key, Value: value(func(md *metadata) { md.producerID = -1 })}, ErrCorruptRecord},
-		{"no epoch", Record{Key: key, Value: value(func(md *metadata) { md.epoch = -1 })}, ErrCorruptRecord},
-		{"negative partition", Record{Key: key, Value: value(func(md *metadata) { md.partitions = []batch.TopicPartition{{Topic: "t", Partition: -1}} })}, ErrCorruptRecord},
+		{"no key", Record{Value: good}, batch.ErrCorrupt},
+		{"newer key", Record{Key: []byte{0, 1, 0, 1, 'a'}, Value: good}, batch.ErrUnknownVersion},
+		{"short key", Record{Key: []byte{0, 0, 0, 9, 'a'}, Value: good}, batch.ErrCorrupt},
+		{"key without id", Record{Key: []byte{0, 0, 0, 0}, Value: good}, batch.ErrCorrupt},
+		{"empty value", Record{Key: key, Value: []byte{}}, batch.ErrCorrupt},
+		{"newer value", Record{Key: key, Value: append([]byte{0, 2}, good[2:]...)}, batch.ErrUnknownVersion},
+		{"negative version", Record{Key: key, Value: append([]byte{255, 255}, good[2:]...)}, batch.ErrUnknownVersion},
+		{"short value", Record{Key: key, Value: good[:20]}, batch.ErrCorrupt},
+		{"state Dead", Record{Key: key, Value: value(func(md *metadata) { md.state = Dead })}, batch.ErrCorrupt},
+		{"state 99", Record{Key: key, Value: value(func(md *metadata) { md.state = 99 })}, batch.ErrCorrupt},
+		{"no producer id", Record{Key: key, Value: value(func(md *metadata) { md.producerID = -1 })}, batch.ErrCorrupt},
+		{"no epoch", Record{Key: key, Value: value(func(md *metadata) { md.epoch = -1 })}, batch.ErrCorrupt},
+		{"negative partition", Record{Key: key, Value: value(func(md *metadata) { md.partitions = []batch.TopicPartition{{Topic: "t", Partition: -1}} })}, batch.ErrCorrupt},
 	} {
 		b := newBench(t)
 		b.seed("a", stateAt(Empty, 5))
@@ -218,7 +218,7 @@ func FuzzApply(f *testing.F) {
 	f.Fuzz(func(t *testing.T, key, value []byte) {
 		m := New(newBench(t).cfg)
 		if err := m.Apply(0, Record{Key: key, Value: value}); err != nil {
-			if !errors.Is(err, ErrCorruptRecord) && !errors.Is(err, ErrUnknownVersion) {
+			if !errors.Is(err, batch.ErrCorrupt) && !errors.Is(err, batch.ErrUnknownVersion) {
 				t.Fatalf("untyped error %v", err)
 			}
 			if m.Len() != 0 {
