@@ -1,9 +1,6 @@
 package broker
 
 import (
-	"crypto/rand"
-	"encoding/hex"
-	"fmt"
 	"net"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -26,14 +23,6 @@ func (b *Broker) joinGroup(r *request) reply {
 		host += h
 	}
 	return b.groupReply(req.Group, refused, func(t group.Token) group.Command {
-		return group.Join{Token: t, Request: req, ClientID: r.clientID, ClientHost: host, NewMemberID: newUUID()}
+		return group.Join{Token: t, Request: req, ClientID: r.clientID, ClientHost: host, NewMemberID: newUUID().String()}
 	})
-}
-
-func newUUID() string {
-	var b [16]byte
-	rand.Read(b[:])
-	b[6], b[8] = b[6]&0x0f|0x40, b[8]&0x3f|0x80
-	h := hex.EncodeToString(b[:])
-	return fmt.Sprintf("%s-%s-%s-%s-%s", h[:8], h[8:12], h[12:16], h[16:20], h[20:])
 }

@@ -26,7 +26,7 @@ func (b *Broker) deleteRecords(r *request) reply {
 				rp.ErrorCode = kerr.UnknownTopicOrPartition.Code
 			case isInternal(t.Topic):
 				rp.ErrorCode = kerr.InvalidTopicException.Code
-			case live.conf.compact && live.Configs["cleanup.policy"] == "compact":
+			case live.Configs["cleanup.policy"] == "compact":
 				rp.ErrorCode = kerr.PolicyViolation.Code
 			default:
 				a, ok := await(b, func(done func(deleted, seglog.LSN)) {

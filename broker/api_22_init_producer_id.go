@@ -42,16 +42,8 @@ func (b *Broker) initProducerID(r *request) reply {
 	if !ok {
 		return hangup
 	}
-	if resp.ErrorCode = fencedCode(a.value.Code, req.Version >= 4); resp.ErrorCode == 0 {
+	if resp.ErrorCode = txn.WireCode(req.Key(), req.Version, a.value.Code); resp.ErrorCode == 0 {
 		resp.ProducerID, resp.ProducerEpoch = int64(a.value.ProducerID), int16(a.value.Epoch)
 	}
 	return reply{resp: resp, lsn: a.lsn}
-}
-
-// fencedCode gives clients older than PRODUCER_FENCED the code they know.
-func fencedCode(code int16, known bool) int16 {
-	if code == kerr.ProducerFenced.Code && !known {
-		return kerr.InvalidProducerEpoch.Code
-	}
-	return code
 }

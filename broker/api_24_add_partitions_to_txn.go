@@ -35,7 +35,7 @@ func (b *Broker) addPartitionsToTxn(r *request) reply {
 		for _, p := range t.Partitions {
 			rp := kmsg.NewAddPartitionsToTxnResponseTopicPartition()
 			rp.Partition = p
-			rp.ErrorCode = fencedCode(codes[batch.TopicPartition{Topic: t.Topic, Partition: p}], req.Version >= 2)
+			rp.ErrorCode = txn.WireCode(req.Key(), req.Version, codes[batch.TopicPartition{Topic: t.Topic, Partition: p}])
 			rt.Partitions = append(rt.Partitions, rp)
 		}
 		resp.Topics = append(resp.Topics, rt)

@@ -15,7 +15,7 @@ func (b *Broker) addOffsetsToTxn(r *request) reply {
 	resp := req.ResponseKind().(*kmsg.AddOffsetsToTxnResponse)
 	p, err := b.coordinator(topicOffsets, req.Group)
 	if err != nil {
-		resp.ErrorCode = coordinatorCode(err)
+		resp.ErrorCode = coordinatorMissing
 		return reply{resp: resp}
 	}
 	a, ok := b.txnCall(req.TransactionalID, func(t txn.Token) txn.Command {
@@ -31,6 +31,6 @@ func (b *Broker) addOffsetsToTxn(r *request) reply {
 	if code == 0 && len(a.value.Partitions) > 0 {
 		code = a.value.Partitions[0].Code
 	}
-	resp.ErrorCode = fencedCode(code, req.Version >= 2)
+	resp.ErrorCode = txn.WireCode(req.Key(), req.Version, code)
 	return reply{resp: resp, lsn: a.lsn}
 }

@@ -28,7 +28,7 @@ func (b *Broker) endTxn(r *request) reply {
 	if !ok {
 		return hangup
 	}
-	if resp.ErrorCode = fencedCode(a.value.Code, req.Version >= 2); resp.ErrorCode == 0 {
+	if resp.ErrorCode = txn.WireCode(req.Key(), req.Version, a.value.Code); resp.ErrorCode == 0 {
 		resp.ProducerID, resp.ProducerEpoch = int64(a.value.ProducerID), int16(a.value.Epoch)
 	}
 	return reply{resp: resp, lsn: a.lsn}

@@ -24,7 +24,7 @@ func (b *Broker) txnOffsetCommit(r *request) reply {
 	}
 	p, err := b.coordinator(topicOffsets, req.Group)
 	if err != nil {
-		return reply{resp: txnOffsetsRefused(req, coordinatorCode(err))}
+		return reply{resp: txnOffsetsRefused(req, coordinatorMissing)}
 	}
 	a, ok := await(b, func(done func(kmsg.Response, seglog.LSN)) {
 		p.TxnOffsetCommit(known,

@@ -19,7 +19,7 @@ func (b *Broker) describeTransactions(r *request) reply {
 		out.TransactionalID = id // the rest stays 0 where there is an error, as in Kafka
 		p, err := b.coordinator(topicTransactions, id)
 		if err != nil {
-			out.ErrorCode = coordinatorCode(err)
+			out.ErrorCode = coordinatorMissing
 			resp.TransactionStates = append(resp.TransactionStates, out)
 			continue
 		}

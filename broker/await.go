@@ -34,14 +34,15 @@ func await[T any](b *Broker, start func(done func(T, seglog.LSN))) (answer[T], b
 
 var hangup = reply{err: errHangup}
 
-// coordinatorCode tells a client why there is no coordinator: it retries.
-func coordinatorCode(error) int16 { return kerr.CoordinatorNotAvailable.Code }
+// coordinatorMissing tells a client that its coordinator's topic cannot be
+// opened: it retries.
+var coordinatorMissing = kerr.CoordinatorNotAvailable.Code
 
 // txnCall sends a command to a transactional id's coordinator.
 func (b *Broker) txnCall(id string, makeCmd func(txn.Token) txn.Command) (answer[txn.Reply], bool) {
 	p, err := b.coordinator(topicTransactions, id)
 	if err != nil {
-		return answer[txn.Reply]{value: txn.Reply{Code: coordinatorCode(err), ProducerID: -1, Epoch: -1}}, true
+		return answer[txn.Reply]{value: txn.Reply{Code: coordinatorMissing, ProducerID: -1, Epoch: -1}}, true
 	}
 	return await(b, func(done func(txn.Reply, seglog.LSN)) { p.Txn(makeCmd, done) })
 }
@@ -51,7 +52,7 @@ func (b *Broker) txnCall(id string, makeCmd func(txn.Token) txn.Command) (answer
 func (b *Broker) groupCall(groupID string, makeCmd func(group.Token) group.Command) (a answer[group.Reply], code int16, ok bool) {
 	p, err := b.coordinator(topicOffsets, groupID)
 	if err != nil {
-		return a, coordinatorCode(err), true
+		return a, coordinatorMissing, true
 	}
 	a, ok = await(b, func(done func(group.Reply, seglog.LSN)) { p.Group(makeCmd, done) })
 	if ok && a.value.Token == 0 {

@@ -2,7 +2,6 @@ package broker
 
 import (
 	"context"
-	"crypto/rand"
 	"fmt"
 	"path/filepath"
 	"strings"
@@ -148,9 +147,7 @@ func (t *topics) create(name string, partitions int32, configs map[string]string
 	if t.b.ctx.Err() != nil { // a request may ask for thousands; Close waits for none
 		return nil, context.Cause(t.b.ctx)
 	}
-	meta := &topicMeta{Name: name, Configs: configs}
-	rand.Read(meta.ID[:])
-	meta.ID[6], meta.ID[8] = meta.ID[6]&0x0f|0x40, meta.ID[8]&0x3f|0x80 // UUID version 4
+	meta := &topicMeta{Name: name, ID: topicID(newUUID()), Configs: configs}
 	err := t.b.meta.update(func(m *metadata) error {
 		for range partitions {
 			meta.LogIDs = append(meta.LogIDs, m.NextLogID)
